@@ -1,0 +1,56 @@
+"""The command line: each command parses, and calls a function that does the work.
+
+Data goes to stdout, everything else to stderr. Exit 0 done, 1 a bug of ours, 2 the user's input, 130 on Ctrl-C.
+Nothing here imports PyTorch before a command runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from ..errors import ElmokitError
+
+
+def main() -> None:
+    """The entry point of `elmokit` and of `python -m elmokit`."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; returns its exit status."""
+    from cyclopts import CycloptsError
+
+    from .app import app
+
+    try:
+        app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
+    except ElmokitError as error:
+        return _failed(error.message, error.hint)
+    except CycloptsError as error:
+        return _failed(str(error).strip(), "elmokit --help, or elmokit COMMAND --help")
+    except BrokenPipeError:
+        # Whoever read our output has enough; Python would complain once more on closing it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _failed(f"{where}{error.strerror or error}", "check the path, its permissions and the free space")
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+        return 130
+    except Exception:  # noqa: BLE001 - the last line of defence says whose fault it is
+        traceback.print_exc()
+        print("error: this is a bug in elmokit; please report it with the lines above", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _failed(message: str, hint: str) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    if hint:
+        print(f"hint: {hint}", file=sys.stderr)
+    return 2

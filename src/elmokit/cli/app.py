@@ -1,0 +1,27 @@
+"""The table of commands. One module and one line each; a module is imported when its command is asked for."""
+
+from __future__ import annotations
+
+from cyclopts import App, Group, Parameter
+
+from .. import __version__
+
+USE = Group("Use", sort_key=0)
+
+app = App(
+    name="elmokit",
+    help="ELMo on today's PyTorch: published weights in, the published vectors out.",
+    version=__version__,
+    help_format="plaintext",
+    default_parameter=Parameter(negative=""),
+)
+
+COMMANDS = {
+    "embed": (USE, "Embed a text: every token's vectors, to a file or the screen."),
+    "info": (USE, "Say what a model is: shape, origin, what is unusual."),
+    "convert": (USE, "Write a model in another format."),
+    "models": (USE, "List the models that come with elmokit."),
+}
+
+for name, (group, summary) in COMMANDS.items():
+    app.command(f"elmokit.cli.{name}:{name}", name=name, group=group, help=summary)

@@ -1,0 +1,228 @@
+"""`elmokit embed`: a text file to vectors."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
+
+from cyclopts import Parameter
+
+from ..errors import DataError, SettingsError
+
+if TYPE_CHECKING:
+    from ..embed.embedder import Embedder
+    from ..embed.vectors import SentenceVectors
+
+
+def embed(
+    input: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    /,
+    *,
+    output: Annotated[str | None, Parameter(name=["--output", "-o"], allow_leading_hyphen=True)] = None,
+    model: Annotated[str, Parameter(name=["--model", "-m"])],
+    options: Path | None = None,
+    tokenizer: str | None = None,
+    language: str | None = None,
+    split_sentences: bool | None = None,
+    state: Literal["zero", "settled", "carry"] | None = None,
+    device: str = "auto",
+    precision: Literal["float32", "float64"] = "float32",
+    batch_tokens: int = 4096,
+    batch_size: int = 64,
+    force: bool = False,
+    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False,
+) -> None:
+    """Embed a text: one line is one record, an empty line an empty one.
+
+    Parameters
+    ----------
+    input
+        A UTF-8 text file, or - for standard input.
+    output
+        .npz, .jsonl or .hdf5 (as `allennlp elmo` wrote it); - for JSON lines on standard output. Without it, a summary.
+    model
+        A bundled model, a folder, or a weights file.
+    options
+        The options.json of an HDF5 file, where it does not lie beside it.
+    tokenizer
+        moses, whitespace or characters; by default the model's own.
+    language
+        Code such as de, for the tokenizer and the splitting; by default the model's own.
+    split_sentences
+        Let a line hold several sentences, each run on its own.
+    state
+        How a sentence starts: zero, settled (alike), or carry (as bilm-tf and AllenNLP).
+    device
+        auto, cpu, cuda, cuda:1, mps.
+    precision
+        What is computed in.
+    batch_tokens
+        Tokens in one step, padding among them: bounds the memory.
+    batch_size
+        Sentences in one step with --state carry.
+    force
+        Overwrite the output.
+    quiet
+        Say nothing on standard error but errors.
+    """
+    target = None if output in (None, "-") else Path(str(output))
+    _check_target(target, force=force)
+    with _opened(input) as file:
+        from ..embed.embedder import load
+
+        started = time.perf_counter()
+        embedder = load(
+            (options, model) if options else model,
+            state=state,
+            device=device,
+            precision=precision,
+            tokenizer=tokenizer,
+            language=language,
+            split_sentences=split_sentences,
+            batch_tokens=batch_tokens,
+            batch_size=batch_size,
+        )
+        if not quiet:
+            print(_what_is_done(model, embedder, time.perf_counter() - started), file=sys.stderr)
+        records = _records(embedder, file, "standard input" if input == "-" else input)
+        counted = _Counter(quiet=quiet)
+        if target is not None:
+            _write(counted.over(records), target)
+        elif output == "-":
+            _print_lines(counted.over(records))
+        else:
+            _print_summary(counted.over(records))
+    if not quiet:
+        print(counted.summary(target), file=sys.stderr)
+
+
+def _check_target(target: Path | None, *, force: bool) -> None:
+    from ..embed.writers import get_writer
+
+    if target is None:
+        return
+    get_writer(target)
+    if target.exists() and not force:
+        raise SettingsError(f"{target} exists", hint="choose another name, or add --force to overwrite it")
+    if not target.parent.is_dir():
+        raise SettingsError(f"{target.parent}: no such folder", hint=f"mkdir -p {target.parent}")
+
+
+@contextlib.contextmanager
+def _opened(name: str) -> Iterator[BinaryIO]:
+    if name == "-":
+        yield sys.stdin.buffer
+        return
+    path = Path(name)
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "no such file"
+        raise DataError(f"{path}: {what}", hint="give a text file, or - for standard input")
+    with path.open("rb") as file:
+        yield file
+
+
+def _what_is_done(model: str, embedder: Embedder, seconds: float) -> str:
+    text = embedder.text
+    tokenizer = f"{text.tokenizer}{f' ({text.language})' if text.language else ''}"
+    splitting = " · lines split into sentences" if text.split_sentences else ""
+    return (
+        f"{model} · {embedder.bilm.device} · {_STATES[embedder.state]} · "
+        f"tokenizer {tokenizer}{splitting} · ready in {seconds:.1f} s"
+    )
+
+
+_STATES = {
+    "zero": "state zero (each sentence starts from nothing)",
+    "settled": "state settled (each sentence starts alike)",
+    "carry": "state carried from sentence to sentence",
+}
+
+
+def _records(embedder: Embedder, file: BinaryIO, name: str) -> Iterator[tuple[str, SentenceVectors]]:
+    """Each line with its vectors; the lines wait in a queue no longer than the embedder's window."""
+    from collections import deque
+
+    from ..text.lines import lines
+
+    waiting: deque[str] = deque()
+
+    def read() -> Iterator[str]:
+        for line in lines(file, name):
+            waiting.append(line)
+            yield line
+
+    for vectors in embedder.stream(read()):
+        yield waiting.popleft(), vectors
+
+
+def _write(records: Iterable[tuple[str, SentenceVectors]], target: Path) -> None:
+    from ..embed.writers import get_writer
+    from ..files import beside
+
+    with beside(target) as temporary, get_writer(target)(temporary) as writer:
+        for text, vectors in records:
+            writer.write(vectors, text)
+
+
+def _print_lines(records: Iterable[tuple[str, SentenceVectors]]) -> None:
+    from ..embed.writers.jsonl import line
+
+    for index, (text, vectors) in enumerate(records):
+        print(line(vectors, text, index=index))
+
+
+SHOWN_SENTENCES, SHOWN_TOKENS, SHOWN_NUMBERS = 3, 12, 4
+
+
+def _print_summary(records: Iterable[tuple[str, SentenceVectors]]) -> None:
+    """The first sentences for people to look at; the rest is counted."""
+    for index, (_, vectors) in enumerate(records):
+        if index < SHOWN_SENTENCES:
+            _print_sentence(index, vectors)
+        elif index == SHOWN_SENTENCES:
+            print("... and so on; give -o FILE to keep the vectors\n")
+
+
+def _print_sentence(index: int, vectors: SentenceVectors) -> None:
+    n_layers, n_tokens, dim = vectors.layers.shape
+    print(f"sentence {index}: {n_tokens} tokens, {n_layers} layers of {dim} numbers")
+    width = max((len(_shown(token)) for token in vectors.tokens[:SHOWN_TOKENS]), default=0)
+    for i, token in enumerate(vectors.tokens[:SHOWN_TOKENS]):
+        numbers = "  ".join(" ".join(f"{x:6.2f}" for x in layer[i, :SHOWN_NUMBERS]) + " …" for layer in vectors.layers)
+        print(f"  {_shown(token):<{width}}  {numbers}")
+    if n_tokens > SHOWN_TOKENS:
+        print(f"  ... {n_tokens - SHOWN_TOKENS} more tokens")
+    print()
+
+
+def _shown(token: str) -> str:
+    token = token if len(token) <= 20 else token[:19] + "…"
+    return token.encode("unicode_escape").decode() if not token.isprintable() else token
+
+
+class _Counter:
+    """Counts what passes, under a progress bar on a terminal."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.n_sentences = self.n_tokens = 0
+        self.started = time.perf_counter()
+        self.quiet = quiet
+
+    def over(self, records: Iterable[tuple[str, SentenceVectors]]) -> Iterator[tuple[str, SentenceVectors]]:
+        from tqdm import tqdm
+
+        with tqdm(disable=True if self.quiet else None, unit=" words", unit_scale=True) as bar:
+            for text, vectors in records:
+                self.n_sentences += 1
+                self.n_tokens += len(vectors)
+                bar.update(len(vectors))
+                yield text, vectors
+
+    def summary(self, target: Path | None) -> str:
+        seconds = time.perf_counter() - self.started
+        done = f"{self.n_sentences:,} sentences · {self.n_tokens:,} words · {self.n_tokens / seconds:,.0f} words/s"
+        return f"{done} · {target}" if target else done

@@ -1,0 +1,99 @@
+"""`elmokit info`: what a model is."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..weights.bundle import WeightBundle
+
+
+def info(source: str, /, *, options: Path | None = None, json: bool = False) -> None:
+    """Say what a model is: its family, shape, origin, and what is unusual about it.
+
+    Parameters
+    ----------
+    source
+        A bundled model, a folder, or a weights file.
+    options
+        The options.json of an HDF5 file, where it does not lie beside it.
+    json
+        Print one JSON object instead.
+    """
+    from ..weights.load import read_weights
+
+    bundle = read_weights((options, source) if options else source)
+    print(json_module.dumps(facts(bundle), indent=2, ensure_ascii=False) if json else _readable(bundle))
+
+
+def facts(bundle: WeightBundle) -> dict[str, Any]:
+    """What `--json` prints."""
+    from ..settings import to_plain
+
+    origin = bundle.provenance
+    language = bundle.config.text.language
+    return {
+        "family": origin.format,
+        "source": origin.source,
+        "parameters": bundle.n_parameters(),
+        "layers": bundle.config.n_layers,
+        "dim": bundle.config.dim,
+        "languages": [language] if language else [],
+        "softmax": bundle.config.softmax is not None,
+        "vocabulary": len(bundle.vocabulary) if bundle.vocabulary else None,
+        "sha256": origin.sha256,
+        "options": origin.options,
+        "unusual": list(origin.notes),
+        "training": dict(origin.training),
+        "config": to_plain(bundle.config),
+    }
+
+
+def _readable(bundle: WeightBundle) -> str:
+    config, origin = bundle.config, bundle.provenance
+    lines = [f"{origin.format} · {_shape(bundle)} · {_millions(bundle.n_parameters())} parameters"]
+    lines.append(
+        f"reads {_reads(bundle)} · tokenizer {config.text.tokenizer} · language {config.text.language or 'not said'}"
+    )
+    if origin.options:
+        lines.append(f"options: {origin.options}")
+    lines.append(f"trained with state {config.state}; a sentence starts from {_start(config.state)} by default")
+    if config.softmax is None:
+        lines.append("carries no softmax: perplexity and substitutes are not available")
+    lines += [f"unusual: {note}" for note in origin.notes]
+    if origin.training:
+        lines.append("training: " + ", ".join(f"{key} {value}" for key, value in origin.training.items()))
+    if origin.sha256:
+        lines.append(f"sha256 {origin.sha256}")
+    return "\n".join(lines)
+
+
+def _shape(bundle: WeightBundle) -> str:
+    config = bundle.config
+    lstm = config.lstm
+    projected = f", projection {config.token_dim}" if lstm.projection else ""
+    directions = "" if len(config.directions) == 2 else f", {config.directions[0]} only"
+    return f"{lstm.n_layers} layers, {lstm.dim} cells{projected}{directions} · vectors of {config.dim}"
+
+
+def _reads(bundle: WeightBundle) -> str:
+    config, parts = bundle.config, []
+    if config.words:
+        parts.append(f"{config.words.n_words:,} words")
+    if config.characters:
+        cnn = config.characters
+        parts.append(
+            f"characters ({cnn.output_dim} filters, {config.n_highway} highways, "
+            f"{cnn.max_characters_per_token} a token)"
+        )
+    return " and ".join(parts)
+
+
+def _start(state: str) -> str:
+    return "zero" if state == "zero" else "the settled state"
+
+
+def _millions(n: int) -> str:
+    return f"{n / 1e6:.1f} M" if n >= 1e6 else f"{n:,}"

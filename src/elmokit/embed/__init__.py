@@ -1,0 +1,1 @@
+"""From text to vectors, and from vectors to files."""

@@ -1,0 +1,168 @@
+"""Sentences in, vectors out, in input order, in bounded memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+
+from ..model.batch import BiLMState
+from ..model.bilm import BiLM
+from ..model.config import State
+from ..settings import check
+from ..text.batching import buckets, windows
+from ..text.config import TextConfig
+from ..text.tokens import tokenizer as get_tokenizer
+from ..weights.load import Source, load_bilm
+from .reading import Item, Sentence, items
+from .vectors import SentenceVectors, Vectors
+
+Precision = Literal["float32", "float64"]
+
+WINDOW_BATCHES = 4
+"""Batches' worth of tokens that are sorted by length together: more pads less, and holds more vectors in memory."""
+
+
+def load(
+    source: Source,
+    *,
+    state: State | None = None,
+    device: str = "auto",
+    precision: Precision = "float32",
+    tokenizer: str | Callable[[str], Sequence[str]] | None = None,
+    language: str | None = None,
+    split_sentences: bool | None = None,
+    batch_tokens: int = 4096,
+    batch_size: int = 64,
+) -> Embedder:
+    """The model of any source, ready to embed; the settings are those of `Embedder`."""
+    return Embedder(
+        load_bilm(source),
+        state=state,
+        device=device,
+        precision=precision,
+        tokenizer=tokenizer,
+        language=language,
+        split_sentences=split_sentences,
+        batch_tokens=batch_tokens,
+        batch_size=batch_size,
+    )
+
+
+class Embedder:
+    """A biLM, and how to read text for it.
+
+    `state` says how a sentence starts: `zero`; `settled`, the state after a neutral sentence; or `carry`, as bilm-tf
+    and AllenNLP: `batch_size` consecutive sentences at a time, each row going on where its last sentence ended, from
+    zero at each call. The default suits how the model was trained. With `zero` and `settled` a sentence's vectors
+    depend on nothing but the sentence. `batch_tokens` bounds the memory of one step. The text settings replace those
+    that the model was trained with.
+    """
+
+    def __init__(
+        self,
+        bilm: BiLM,
+        *,
+        state: State | None = None,
+        device: str = "auto",
+        precision: Precision = "float32",
+        tokenizer: str | Callable[[str], Sequence[str]] | None = None,
+        language: str | None = None,
+        split_sentences: bool | None = None,
+        batch_tokens: int = 4096,
+        batch_size: int = 64,
+    ) -> None:
+        if state is None:
+            state = "zero" if bilm.config.state == "zero" else "settled"
+        check(
+            (state in get_args(State), f"state is one of {', '.join(get_args(State))}, found {state!r}"),
+            (precision in get_args(Precision), f"precision is one of {get_args(Precision)}, found {precision!r}"),
+            (batch_tokens > 0 and batch_size > 0, "batch_tokens and batch_size must be positive"),
+        )
+        self.state: State = state
+        self.text = _text_config(bilm, tokenizer, language=language, split_sentences=split_sentences)
+        self.batch_tokens = batch_tokens
+        self.batch_size = batch_size
+        self.tokenizer = get_tokenizer(tokenizer or self.text.tokenizer, language=self.text.language)
+        self.bilm = bilm.to(device=_device(device), dtype=getattr(torch, precision)).eval()
+        self.bilm.encode([])  # a model that cannot read tokens says so now
+
+    def embed(self, sentences: Iterable[Sentence]) -> list[SentenceVectors]:
+        """Texts or token lists to vectors, one result for each; a text is tokenised as the model was trained."""
+        return list(self.stream(sentences))
+
+    def stream(self, sentences: Iterable[Sentence]) -> Iterator[SentenceVectors]:
+        """The same, lazily: a window of sentences is read, run and given out before the next is read."""
+        read = items(sentences, self.text, self.tokenizer)
+        if self.state == "carry":
+            yield from self._stream_carried(read)
+            return
+        for window in windows(read, lambda item: len(item.tokens) + 1, self.batch_tokens * WINDOW_BATCHES):
+            yield from self._together(window, self._independent(_sentences(window), self.state))
+
+    def _stream_carried(self, read: Iterable[Item]) -> Iterator[SentenceVectors]:
+        state = self.bilm.start("zero", 0)
+        for window in windows(read, lambda item: len(item.lengths), self.batch_size):
+            sentences = _sentences(window)
+            vectors: list[Vectors] = []
+            for first in range(0, len(sentences), self.batch_size):
+                batch = sentences[first : first + self.batch_size]
+                found, end = self._run(batch, state.rows(len(batch)))
+                state = state.rows(max(state.n_rows, len(batch))).updated(end)
+                vectors += found
+            yield from self._together(window, vectors)
+
+    def _independent(self, sentences: Sequence[Sequence[str]], start: Literal["zero", "settled"]) -> list[Vectors]:
+        """Batches of about equal lengths; an empty sentence is no work."""
+        results = [self._empty()] * len(sentences)
+        filled = [i for i, sentence in enumerate(sentences) if sentence]
+        for batch in buckets([len(sentences[i]) + 2 for i in filled], self.batch_tokens):
+            positions = [filled[i] for i in batch]
+            vectors, _ = self._run([sentences[i] for i in positions], self.bilm.start(start, len(positions)))
+            for position, found in zip(positions, vectors, strict=True):
+                results[position] = found
+        return results
+
+    @torch.inference_mode()
+    def _run(self, sentences: Sequence[Sequence[str]], state: BiLMState) -> tuple[list[Vectors], BiLMState]:
+        output = self.bilm(self.bilm.encode(sentences), state)
+        layers = output.layers.cpu().numpy()
+        return [layers[:, i, : len(sentence)].copy() for i, sentence in enumerate(sentences)], output.state
+
+    def _together(self, window: Sequence[Item], vectors: Sequence[Vectors]) -> Iterator[SentenceVectors]:
+        """The parts of each input side by side again."""
+        parts = iter(vectors)
+        for item in window:
+            own = [next(parts) for _ in item.lengths]
+            layers = own[0] if len(own) == 1 else np.concatenate([self._empty(), *own], axis=1)
+            yield SentenceVectors(item.tokens, layers, item.offsets, self.bilm.config.directions)
+
+    def _empty(self) -> Vectors:
+        config, dtype = self.bilm.config, next(self.bilm.parameters()).dtype
+        return np.zeros((config.n_layers, 0, config.dim), torch.empty(0, dtype=dtype).numpy().dtype)
+
+
+def _sentences(window: Sequence[Item]) -> list[tuple[str, ...]]:
+    return [sentence for item in window for sentence in item.sentences()]
+
+
+def _text_config(
+    bilm: BiLM, tokenizer: str | Callable[..., object] | None, *, language: str | None, split_sentences: bool | None
+) -> TextConfig:
+    config = bilm.config.text
+    if isinstance(tokenizer, str):
+        config = dataclasses.replace(config, tokenizer=tokenizer)
+    if language is not None:
+        config = dataclasses.replace(config, language=language)
+    if split_sentences is not None:
+        config = dataclasses.replace(config, split_sentences=split_sentences)
+    return config
+
+
+def _device(name: str) -> torch.device:
+    if name != "auto":
+        return torch.device(name)
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")

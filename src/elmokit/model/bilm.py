@@ -1,0 +1,186 @@
+"""The bidirectional language model of ELMo, whole.
+
+    token layer     characters -> convolutions -> max -> highways -> projection                 (char_cnn.py)
+    each direction  two layers of projected, clipped LSTM; the second adds its input            (lstm.py)
+    output          layer 0 is the token layer, twice side by side; layers 1.. are [forward ; backward]
+
+What is special: both directions share the token layer and the softmax and nothing else; the forward direction is the
+first half of `dim`; each sentence is run between `<S>` and `</S>`, which are dropped from the output; where a sentence
+starts from is given by the caller and where it ended is returned, so the module itself remembers nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from ..errors import DataError
+from ..settings import check
+from ..text.vocabulary import Vocabulary
+from .batch import (
+    BEGIN_ROW,
+    END_ROW,
+    BiLMOutput,
+    BiLMState,
+    CharacterBatch,
+    batch_from_ids,
+    encode,
+    with_marks,
+    without_marks,
+)
+from .char_cnn import TokenLayer
+from .config import BiLMConfig
+from .lstm import LSTMStack, reverse
+from .softmax import Softmax
+
+Marks = Literal["drop", "keep", "none"]
+Direction = Literal["forward", "backward"]
+
+NEUTRAL_TOKEN = "."
+NEUTRAL_RUNS = 3
+
+
+class BiLM(nn.Module):
+    """Tokens to layers. `vocabulary` is what the softmax predicts, and what is read where the model reads words."""
+
+    def __init__(self, config: BiLMConfig, vocabulary: Vocabulary | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.vocabulary = vocabulary
+        self.token_layer = TokenLayer(config)
+        for direction in config.directions:
+            self.add_module(f"{direction}_lstm", LSTMStack(config.lstm, token_dim=config.token_dim))
+        self.softmax = Softmax(config) if config.softmax else None
+        self._settled: tuple[Hashable, BiLMState] | None = None
+
+    def encode(self, sentences: Sequence[Sequence[str]]) -> CharacterBatch:
+        """Token lists to a batch on this model's device."""
+        for i, sentence in enumerate(sentences):
+            if isinstance(sentence, str):
+                raise DataError(
+                    f"sentence {i} is a text, expected a list of tokens: {sentence[:40]!r}",
+                    hint="split it into tokens, or use elmokit.load(...).embed, which does",
+                )
+        characters, reads_words = self.config.characters, self.config.words is not None
+        if reads_words and self.vocabulary is None:
+            raise DataError(
+                "this model reads words and has no vocabulary",
+                hint="put its vocab.txt beside the weights, one word a line",
+            )
+        return encode(
+            sentences,
+            max_characters_per_token=characters.max_characters_per_token if characters else None,
+            vocabulary=self.vocabulary if reads_words else None,
+        ).to(self.device)
+
+    def forward(
+        self,
+        batch: CharacterBatch | Tensor,
+        state: BiLMState | None = None,
+        *,
+        marks: Marks = "drop",
+        directions: Sequence[Direction] | None = None,
+    ) -> BiLMOutput:
+        """`batch` may be a (batch, token, character) tensor of ids. `state` None is zero.
+
+        `marks="keep"` leaves the sentence marks in the output, `"none"` runs without them: the middle of a long text.
+        """
+        if isinstance(batch, Tensor):
+            batch = self._from_ids(batch)
+        directions = self.config.directions if directions is None else directions
+        index = batch.index if marks == "none" else with_marks(batch.index)
+        mask = index != 0
+        x = self.token_layer(batch)[index] * mask.unsqueeze(2)
+        if state is None:
+            state = self._zero_state(len(index), directions)
+        outputs, states = [], []
+        for i, direction in enumerate(directions):
+            output, end = self._run(direction, x, mask, (state.cell[i], state.hidden[i]))
+            outputs.append(output)
+            states.append(end)
+        layers = torch.cat([torch.cat([x] * len(directions), dim=2)[None], torch.cat(outputs, dim=3)])
+        if marks == "drop":
+            layers, mask = without_marks(layers, mask)
+        return BiLMOutput(layers, mask, BiLMState(*map(torch.stack, zip(*states, strict=True))))
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def start(self, how: Literal["zero", "settled"], n_rows: int) -> BiLMState:
+        """The state that `n_rows` sentences start from.
+
+        `settled` is the state after a neutral sentence run three times: the models were trained with a state carried
+        from sentence to sentence and never saw zero, and so every sentence starts alike. It is kept until a weight
+        changes.
+        """
+        check((how in ("zero", "settled"), f"a sentence starts from 'zero' or 'settled', found {how!r}"))
+        if how == "zero":
+            return self._zero_state(n_rows, self.config.directions)
+        weights = tuple(_version(p) for p in self.parameters())
+        if self._settled is None or self._settled[0] != weights:
+            self._settled = (weights, self._settle())
+        return self._settled[1].expand(n_rows)
+
+    @property
+    def device(self) -> torch.device:
+        return self._any_weight.device
+
+    def n_parameters(self) -> int:
+        """Numbers that were trained: the padding rows of embeddings are not among them."""
+        embeddings = [m for m in self.modules() if isinstance(m, nn.Embedding)]
+        return sum(p.numel() for p in self.parameters()) - sum(e.embedding_dim for e in embeddings)
+
+    def _run(
+        self,
+        direction: Direction,
+        x: Float[Tensor, "batch time dim"],
+        mask: Bool[Tensor, "batch time"],
+        state: tuple[Tensor, Tensor],
+    ) -> tuple[Float[Tensor, "layer batch time dim"], tuple[Tensor, Tensor]]:
+        stack: LSTMStack = getattr(self, f"{direction}_lstm")
+        if direction == "forward":
+            output, end = stack(x, mask, state)
+        else:
+            output, end = stack(reverse(x, mask), mask, state)
+            output = reverse(output, mask)
+        return output * mask[None, :, :, None], end
+
+    def _from_ids(self, ids: Tensor) -> CharacterBatch:
+        expected = self.config.characters and self.config.characters.max_characters_per_token
+        if ids.dim() != 3 or ids.shape[2] != expected or self.config.words is not None:
+            what = f"(batch, token, {expected})" if expected and not self.config.words else "what encode() gives"
+            raise DataError(f"a tensor of shape {tuple(ids.shape)} was given, this model takes {what}")
+        return batch_from_ids(ids)
+
+    @property
+    def _any_weight(self) -> Tensor:
+        return next(self.parameters())
+
+    def _zero_state(self, n_rows: int, directions: Sequence[Direction]) -> BiLMState:
+        shape = (len(directions), self.config.lstm.n_layers, n_rows)
+        zeros = self._any_weight.new_zeros
+        return BiLMState(zeros(*shape, self.config.lstm.dim), zeros(*shape, self.config.token_dim))
+
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def _settle(self) -> BiLMState:
+        can_read = self.config.characters is not None or NEUTRAL_TOKEN in (self.vocabulary or ())
+        batch = self.encode([[NEUTRAL_TOKEN]] if can_read else [[]])
+        marked = torch.tensor([[BEGIN_ROW, *batch.index[0].tolist(), END_ROW]], device=self.device)
+        batch = CharacterBatch(marked, batch.characters, batch.words)
+        state = None
+        for _ in range(NEUTRAL_RUNS):
+            state = self(batch, state, marks="none").state
+        assert state is not None
+        return state
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The settled state belongs to these very tensors: a copy works out its own.
+        return {**self.__dict__, "_settled": None}
+
+
+def _version(weight: Tensor) -> Hashable:
+    changes = 0 if weight.is_inference() else weight._version
+    return (weight.data_ptr(), changes, weight.dtype, weight.device)

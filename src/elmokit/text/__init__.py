@@ -1,0 +1,1 @@
+"""From text to numbers: characters, tokens, sentences, vocabularies, batches. Nothing here needs PyTorch."""

@@ -1,0 +1,130 @@
+"""Our own format: a folder of `config.json` and `model.safetensors`, with `softmax.safetensors` and `vocab.txt` if any.
+
+`config.json` holds the shape, the origin, and a checksum for each file, which is compared on every reading. It is
+written last, so that a folder whose writing was cut off never passes for a model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ...errors import ChecksumMismatch, UnknownFormat, WeightsError, all_at_once
+from ...files import beside, sha256
+from ...model.config import BiLMConfig
+from ...settings import from_plain, to_plain
+from ...text.vocabulary import Vocabulary
+from ..bundle import SOFTMAX, Provenance, WeightBundle, check_finite, check_shapes, expected_shapes
+
+CONFIG, MODEL, SOFTMAX_FILE, VOCABULARY = "config.json", "model.safetensors", "softmax.safetensors", "vocab.txt"
+VERSION = 1
+MAX_CONFIG_BYTES = 16 << 20
+
+
+class Native:
+    """A folder; either of its main files names it as well."""
+
+    def weights_file(self, source: Path) -> Path | None:
+        folder = source if source.is_dir() else source.parent
+        if source.is_file() and source.name != CONFIG and source.suffix != ".safetensors":
+            return None
+        return folder / MODEL if _is_ours(folder / CONFIG) else None
+
+    def read(self, weights: Path, *, options: Path | None, softmax: bool, checksum: bool) -> WeightBundle:
+        folder = weights.parent
+        if options is not None:
+            raise WeightsError(f"{folder}: a native model needs no options", hint=f"give the folder alone: {folder}")
+        described = _config(folder / CONFIG)
+        files = _checked_files(folder, described, softmax=softmax)
+        config = from_plain(BiLMConfig, described.get("bilm", {}), where=f"{folder / CONFIG}: bilm")
+        tensors = {name: t for path in files if path.suffix == ".safetensors" for name, t in _tensors(path).items()}
+        vocabulary = Vocabulary.read(folder / VOCABULARY) if folder / VOCABULARY in files else None
+        origin = from_plain(Provenance, described.get("provenance", {}), where=f"{folder / CONFIG}: provenance")
+        if not softmax:
+            config = dataclasses.replace(config, softmax=None)
+        found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        check_shapes(found, expected_shapes(config), where=str(folder), hint="copy or convert the model again")
+        check_finite(tensors.items(), where=str(folder))
+        return WeightBundle(config=config, tensors=tensors, provenance=origin, vocabulary=vocabulary)
+
+    def write(self, bundle: WeightBundle, target: Path) -> list[Path]:
+        target.mkdir(parents=True, exist_ok=True)
+        softmax = {name: t for name, t in bundle.tensors.items() if name.startswith(SOFTMAX)}
+        files = [_save(bundle.without_softmax().tensors, target / MODEL)]
+        if softmax:
+            files.append(_save(softmax, target / SOFTMAX_FILE))
+        if bundle.vocabulary is not None:
+            with beside(target / VOCABULARY) as temporary:
+                bundle.vocabulary.write(temporary)
+            files.append(target / VOCABULARY)
+        described = {
+            "model_type": "elmo",
+            "format": "elmokit",
+            "format_version": VERSION,
+            "bilm": to_plain(bundle.config),
+            "provenance": to_plain(bundle.provenance),
+            "files": {path.name: sha256(path) for path in files},
+        }
+        with beside(target / CONFIG) as temporary:
+            temporary.write_text(json.dumps(described, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        return [*files, target / CONFIG]
+
+
+NATIVE = Native()
+
+
+def _is_ours(path: Path) -> bool:
+    return path.is_file() and _config(path).get("format") == "elmokit"
+
+
+def _config(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise WeightsError(f"{path}: {path.stat().st_size:,} bytes, too large for a config", hint="copy it again")
+        described = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise WeightsError(f"{path}: not JSON ({str(error)[:80]})", hint="copy or convert the model again") from error
+    return described if isinstance(described, dict) else {}
+
+
+def _checked_files(folder: Path, described: Mapping[str, Any], *, softmax: bool) -> list[Path]:
+    """The files of this model, each as it was written."""
+    version, files = described.get("format_version"), described.get("files")
+    if version != VERSION:
+        raise UnknownFormat(
+            f"{folder / CONFIG}: format_version is {version!r:.40}, this elmokit reads {VERSION}",
+            hint="pip install --upgrade elmokit",
+        )
+    if not isinstance(files, dict) or MODEL not in files or not set(files) <= {MODEL, SOFTMAX_FILE, VOCABULARY}:
+        raise WeightsError(f"{folder / CONFIG}: files is {files!r:.80}, expected their checksums", hint="convert again")
+    wanted = [folder / name for name in files if softmax or name != SOFTMAX_FILE]
+    missing = [path.name for path in wanted if not path.is_file()]
+    if missing:
+        raise WeightsError(f"{folder}: {', '.join(missing)} missing", hint="copy or convert the model again")
+    wrong = [f"{path.name} is not the file that was written" for path in wanted if sha256(path) != files[path.name]]
+    if wrong:
+        raise ChecksumMismatch(all_at_once(wrong, str(folder)), hint="copy or convert the model again")
+    return wanted
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise WeightsError(f"{path}: damaged: {str(error)[:120]}", hint="copy or convert the model again") from error
+
+
+def _save(tensors: Mapping[str, Tensor], path: Path) -> Path:
+    from safetensors.torch import save_file
+
+    with beside(path) as temporary:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary)
+    return path

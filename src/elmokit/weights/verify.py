@@ -1,0 +1,49 @@
+"""Whether a written model is the one it was written from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from ..errors import WeightsError, all_at_once
+from ..text.vocabulary import Vocabulary
+from .bundle import WeightBundle
+from .load import read_weights
+
+SENTENCES = (("The", "river", "bank", "flooded", "."), ("Übermäßig", "naïve", "数"), ("a",))
+
+
+def verify_copy(bundle: WeightBundle, written: Path) -> str:
+    """Read `written` again and compare every tensor bit for bit, and vectors; returns what was compared."""
+    copy = read_weights(written)
+    held = bundle if copy.config.softmax else bundle.without_softmax()
+    problems = [] if copy.config == held.config else ["the config is another"]
+    problems += [
+        f"{name} differs" for name, tensor in held.tensors.items() if not _equal(tensor, copy.tensors.get(name))
+    ]
+    if problems:
+        raise WeightsError(all_at_once(problems, str(written)), hint="convert again; if it persists, report it")
+    largest = _largest_difference(held, copy)
+    if largest > 0:
+        raise WeightsError(f"{written}: vectors differ by {largest:.3g}", hint="convert again")
+    return f"verified: {len(held.tensors)} tensors equal bit for bit, vectors of {len(SENTENCES)} sentences equal"
+
+
+def _equal(tensor: torch.Tensor, other: torch.Tensor | None) -> bool:
+    return other is not None and torch.equal(tensor, other)
+
+
+@torch.inference_mode()
+def _largest_difference(bundle: WeightBundle, copy: WeightBundle) -> float:
+    ours, theirs = bundle.build(), copy.build()
+    sentences = SENTENCES if bundle.config.words is None else _readable(bundle.vocabulary)
+    if sentences is None:
+        return 0.0
+    batch = ours.encode(sentences)
+    return float((ours(batch).layers - theirs(batch).layers).abs().max())
+
+
+def _readable(vocabulary: Vocabulary | None) -> tuple[tuple[str, ...], ...] | None:
+    """Sentences in a model's own words."""
+    return (vocabulary.words[:7], vocabulary.words[3:5]) if vocabulary else None

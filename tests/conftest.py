@@ -1,0 +1,22 @@
+"""What every suite shares. Shapes in the model's signatures are checked in tests, and free in production."""
+
+from __future__ import annotations
+
+from jaxtyping import install_import_hook
+
+install_import_hook("elmokit.model", "beartype.beartype")
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+
+from elmokit import BiLM  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def tiny() -> BiLM:
+    """The random tiny model."""
+    import elmokit
+
+    return elmokit.load_bilm("random-tiny")
