@@ -13,6 +13,8 @@ from collections.abc import Sequence
 
 from ..errors import ElmokitError
 
+HELP = "elmokit --help, or elmokit COMMAND --help"
+
 
 def main() -> None:
     """The entry point of `elmokit` and of `python -m elmokit`."""
@@ -29,9 +31,9 @@ def run(arguments: Sequence[str]) -> int:
         app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except ElmokitError as error:
-        return _failed(error.message, error.hint)
+        return _failed(error.message, error.hint or HELP)
     except CycloptsError as error:
-        return _failed(str(error).strip(), "elmokit --help, or elmokit COMMAND --help")
+        return _failed(str(error).strip(), HELP)
     except BrokenPipeError:
         # Whoever read our output has enough; Python would complain once more on closing it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -50,7 +52,5 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _failed(message: str, hint: str) -> int:
-    print(f"error: {message}", file=sys.stderr)
-    if hint:
-        print(f"hint: {hint}", file=sys.stderr)
+    print(f"error: {message}\nhint: {hint}", file=sys.stderr)
     return 2

@@ -13,6 +13,7 @@ app = App(
     help="ELMo on today's PyTorch: published weights in, the published vectors out.",
     version=__version__,
     help_format="plaintext",
+    suppress_keyboard_interrupt=False,  # exit status and message are ours
     default_parameter=Parameter(negative=""),
 )
 

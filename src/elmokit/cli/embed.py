@@ -7,11 +7,12 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 from cyclopts import Parameter
 
 from ..errors import DataError, SettingsError
+from .options import ModelOptions
 
 if TYPE_CHECKING:
     from ..embed.embedder import Embedder
@@ -23,16 +24,7 @@ def embed(
     /,
     *,
     output: Annotated[str | None, Parameter(name=["--output", "-o"], allow_leading_hyphen=True)] = None,
-    model: Annotated[str, Parameter(name=["--model", "-m"])],
-    options: Path | None = None,
-    tokenizer: str | None = None,
-    language: str | None = None,
-    split_sentences: bool | None = None,
-    state: Literal["zero", "settled", "carry"] | None = None,
-    device: str = "auto",
-    precision: Literal["float32", "float64"] = "float32",
-    batch_tokens: int = 4096,
-    batch_size: int = 64,
+    model_options: ModelOptions,
     force: bool = False,
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False,
 ) -> None:
@@ -44,26 +36,6 @@ def embed(
         A UTF-8 text file, or - for standard input.
     output
         .npz, .jsonl or .hdf5 (as `allennlp elmo` wrote it); - for JSON lines on standard output. Without it, a summary.
-    model
-        A bundled model, a folder, or a weights file.
-    options
-        The options.json of an HDF5 file, where it does not lie beside it.
-    tokenizer
-        moses, whitespace or characters; by default the model's own.
-    language
-        Code such as de, for the tokenizer and the splitting; by default the model's own.
-    split_sentences
-        Let a line hold several sentences, each run on its own.
-    state
-        How a sentence starts: zero, settled (alike), or carry (as bilm-tf and AllenNLP).
-    device
-        auto, cpu, cuda, cuda:1, mps.
-    precision
-        What is computed in.
-    batch_tokens
-        Tokens in one step, padding among them: bounds the memory.
-    batch_size
-        Sentences in one step with --state carry.
     force
         Overwrite the output.
     quiet
@@ -72,30 +44,19 @@ def embed(
     target = None if output in (None, "-") else Path(str(output))
     _check_target(target, force=force)
     with _opened(input) as file:
-        from ..embed.embedder import load
-
         started = time.perf_counter()
-        embedder = load(
-            (options, model) if options else model,
-            state=state,
-            device=device,
-            precision=precision,
-            tokenizer=tokenizer,
-            language=language,
-            split_sentences=split_sentences,
-            batch_tokens=batch_tokens,
-            batch_size=batch_size,
-        )
+        embedder = model_options.load()
         if not quiet:
-            print(_what_is_done(model, embedder, time.perf_counter() - started), file=sys.stderr)
-        records = _records(embedder, file, "standard input" if input == "-" else input)
+            seconds = time.perf_counter() - started
+            print(_what_is_done(model_options.model, embedder, seconds), file=sys.stderr)
         counted = _Counter(quiet=quiet)
+        records = counted.over(_records(embedder, file, "standard input" if input == "-" else input))
         if target is not None:
-            _write(counted.over(records), target)
+            _write(records, target)
         elif output == "-":
-            _print_lines(counted.over(records))
+            _print_lines(records)
         else:
-            _print_summary(counted.over(records))
+            _print_summary(records)
     if not quiet:
         print(counted.summary(target), file=sys.stderr)
 

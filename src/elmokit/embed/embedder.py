@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 
+from ..errors import SettingsError
 from ..model.batch import BiLMState
 from ..model.bilm import BiLM
 from ..model.config import State
@@ -163,6 +164,14 @@ def _text_config(
 
 
 def _device(name: str) -> torch.device:
-    if name != "auto":
-        return torch.device(name)
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise SettingsError(
+            f"device {name!r} cannot be used: {reason:.120}", hint="auto, cpu, cuda, cuda:1, mps"
+        ) from error
+    return device

@@ -8,7 +8,7 @@ padding and the two sentence marks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -46,7 +46,7 @@ class CharacterBatch:
         return self.characters[self.index]
 
     def to(self, device: torch.device | str) -> CharacterBatch:
-        return CharacterBatch(*(None if x is None else x.to(device) for x in _values(self)))  # type: ignore[arg-type]
+        return pytree.tree_map_only(Tensor, lambda tensor: tensor.to(device), self)
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,6 @@ class BiLMOutput:
     layers: Float[Tensor, "layer batch token dim"]
     mask: Bool[Tensor, "batch token"]
     state: BiLMState
-
-
-def _values(value: CharacterBatch | BiLMState | BiLMOutput) -> list[Tensor | None]:
-    return [getattr(value, field.name) for field in fields(value)]
 
 
 for _kind in (CharacterBatch, BiLMState, BiLMOutput):

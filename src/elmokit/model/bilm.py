@@ -12,7 +12,7 @@ starts from is given by the caller and where it ended is returned, so the module
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float
@@ -20,25 +20,14 @@ from torch import Tensor, nn
 
 from ..errors import DataError
 from ..settings import check
-from ..text.vocabulary import Vocabulary
-from .batch import (
-    BEGIN_ROW,
-    END_ROW,
-    BiLMOutput,
-    BiLMState,
-    CharacterBatch,
-    batch_from_ids,
-    encode,
-    with_marks,
-    without_marks,
-)
+from ..text.vocabulary import BEGIN, END, Vocabulary
+from .batch import BiLMOutput, BiLMState, CharacterBatch, batch_from_ids, encode, with_marks, without_marks
 from .char_cnn import TokenLayer
-from .config import BiLMConfig
+from .config import BiLMConfig, Direction
 from .lstm import LSTMStack, reverse
 from .softmax import Softmax
 
 Marks = Literal["drop", "keep", "none"]
-Direction = Literal["forward", "backward"]
 
 NEUTRAL_TOKEN = "."
 NEUTRAL_RUNS = 3
@@ -91,12 +80,18 @@ class BiLM(nn.Module):
         """
         if isinstance(batch, Tensor):
             batch = self._from_ids(batch)
+        check((marks in get_args(Marks), f"marks are one of {', '.join(get_args(Marks))}, found {marks!r}"))
         directions = self.config.directions if directions is None else directions
         index = batch.index if marks == "none" else with_marks(batch.index)
         mask = index != 0
         x = self.token_layer(batch)[index] * mask.unsqueeze(2)
         if state is None:
             state = self._zero_state(len(index), directions)
+        expected = (len(directions), self.config.lstm.n_layers, len(index))
+        if tuple(state.cell.shape[:3]) != expected:
+            raise DataError(
+                f"a state of (direction, layer, row) {expected} is needed, found {(*state.cell.shape[:3],)}"
+            )
         outputs, states = [], []
         for i, direction in enumerate(directions):
             output, end = self._run(direction, x, mask, (state.cell[i], state.hidden[i]))
@@ -125,7 +120,7 @@ class BiLM(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        return self._any_weight.device
+        return next(self.parameters()).device
 
     def n_parameters(self) -> int:
         """Numbers that were trained: the padding rows of embeddings are not among them."""
@@ -154,26 +149,21 @@ class BiLM(nn.Module):
             raise DataError(f"a tensor of shape {tuple(ids.shape)} was given, this model takes {what}")
         return batch_from_ids(ids)
 
-    @property
-    def _any_weight(self) -> Tensor:
-        return next(self.parameters())
-
     def _zero_state(self, n_rows: int, directions: Sequence[Direction]) -> BiLMState:
         shape = (len(directions), self.config.lstm.n_layers, n_rows)
-        zeros = self._any_weight.new_zeros
+        zeros = next(self.parameters()).new_zeros
         return BiLMState(zeros(*shape, self.config.lstm.dim), zeros(*shape, self.config.token_dim))
 
     @torch.inference_mode(False)
     @torch.no_grad()
     def _settle(self) -> BiLMState:
-        can_read = self.config.characters is not None or NEUTRAL_TOKEN in (self.vocabulary or ())
-        batch = self.encode([[NEUTRAL_TOKEN]] if can_read else [[]])
-        marked = torch.tensor([[BEGIN_ROW, *batch.index[0].tolist(), END_ROW]], device=self.device)
-        batch = CharacterBatch(marked, batch.characters, batch.words)
-        state = None
-        for _ in range(NEUTRAL_RUNS):
-            state = self(batch, state, marks="none").state
-        assert state is not None
+        # The state is kept beyond the caller's inference mode and autocast, and so must not know them.
+        known = self.config.words is None or NEUTRAL_TOKEN in (self.vocabulary or ())
+        batch = self.encode([[BEGIN, NEUTRAL_TOKEN, END] if known else [BEGIN, END]])
+        state = self._zero_state(1, self.config.directions)
+        with torch.autocast(self.device.type, enabled=False):
+            for _ in range(NEUTRAL_RUNS):
+                state = self(batch, state, marks="none").state
         return state
 
     def __getstate__(self) -> dict[str, Any]:

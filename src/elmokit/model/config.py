@@ -12,7 +12,7 @@ from ..text.config import TextConfig
 State = Literal["zero", "settled", "carry"]
 """How a sentence starts: from zero, from the state after a neutral sentence, or where the row's last one ended."""
 
-Activation = Literal["relu", "tanh"]
+Direction = Literal["forward", "backward"]
 
 PUBLISHED_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
@@ -25,26 +25,21 @@ class CharCNNConfig:
     """Size of a character's embedding."""
     filters: tuple[tuple[int, int], ...] = PUBLISHED_FILTERS
     """Width in characters, and number, of each convolution."""
-    activation: Activation = "relu"
+    activation: Literal["relu", "tanh"] = "relu"
     max_characters_per_token: int = 50
     """Length of a character row, its begin and end among them."""
     n_characters: int = N_IDS
     """Rows of the character embedding, row 0 (padding) among them."""
 
     def __post_init__(self) -> None:
-        length = self.max_characters_per_token
+        length, shortest = self.max_characters_per_token, MIN_CHARACTERS_PER_TOKEN
+        widest = max((width for width, _ in self.filters), default=0)
         check(
-            (self.dim > 0, f"dim must be positive, found {self.dim}"),
+            *_positive(dim=self.dim),
             (len(self.filters) > 0, "filters must not be empty"),
             (all(w > 0 and n > 0 for w, n in self.filters), f"filters must be positive, found {self.filters}"),
-            (
-                length >= MIN_CHARACTERS_PER_TOKEN,
-                f"max_characters_per_token must be at least {MIN_CHARACTERS_PER_TOKEN}, found {length}",
-            ),
-            (
-                all(w <= length for w, _ in self.filters),
-                f"a filter is wider than max_characters_per_token ({length}): {self.filters}",
-            ),
+            (length >= shortest, f"max_characters_per_token must be at least {shortest}, found {length}"),
+            (widest <= length, f"max_characters_per_token is {length}, less than a filter is wide: {self.filters}"),
             (self.n_characters >= N_IDS, f"n_characters must be at least {N_IDS}, found {self.n_characters}"),
         )
 
@@ -62,10 +57,7 @@ class WordsConfig:
     dim: int
 
     def __post_init__(self) -> None:
-        check(
-            (self.n_words > 0, f"n_words must be positive, found {self.n_words}"),
-            (self.dim > 0, f"dim must be positive, found {self.dim}"),
-        )
+        check(*_positive(n_words=self.n_words, dim=self.dim))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +79,7 @@ class LSTMConfig:
 
     def __post_init__(self) -> None:
         check(
-            (self.dim > 0, f"dim must be positive, found {self.dim}"),
-            (self.n_layers > 0, f"n_layers must be positive, found {self.n_layers}"),
+            *_positive(dim=self.dim, n_layers=self.n_layers),
             (self.cell_clip is None or self.cell_clip > 0, f"cell_clip must be positive or absent: {self.cell_clip}"),
             (self.proj_clip is None or self.proj_clip > 0, f"proj_clip must be positive or absent: {self.proj_clip}"),
         )
@@ -103,7 +94,7 @@ class SoftmaxConfig:
     """Whether its weights are the word embedding's (a model that reads words)."""
 
     def __post_init__(self) -> None:
-        check((self.n_words > 0, f"n_words must be positive, found {self.n_words}"))
+        check(*_positive(n_words=self.n_words))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,34 +110,30 @@ class BiLMConfig:
     projection: bool = True
     """Whether what was read of a token is projected to `token_dim`; without, its size is `token_dim`."""
     lstm: LSTMConfig = field(default_factory=LSTMConfig)
-    directions: tuple[Literal["forward", "backward"], ...] = ("forward", "backward")
+    directions: tuple[Direction, ...] = ("forward", "backward")
     softmax: SoftmaxConfig | None = None
     state: State = "carry"
     """How sentences started in training. A model trained with `carry` is used with `settled`."""
     text: TextConfig = field(default_factory=TextConfig)
 
     def __post_init__(self) -> None:
+        dim, read = self.token_dim, self.read_dim
         tied = self.softmax is not None and self.softmax.tied
+        can_tie = self.words is not None and self.words.dim == dim
         check(
-            (self.token_dim > 0, f"token_dim must be positive, found {self.token_dim}"),
+            *_positive(token_dim=dim),
             (self.n_highway >= 0, f"n_highway must not be negative, found {self.n_highway}"),
             (self.characters is not None or self.words is not None, "a model reads characters, words or both"),
             (
                 self.directions in (("forward", "backward"), ("forward",), ("backward",)),
                 f"directions must be forward, backward or both in this order, found {list(self.directions)}",
             ),
+            (self.projection or read == dim, f"without a projection token_dim must be {read}, found {dim}"),
             (
-                self.projection or self.read_dim == self.token_dim,
-                f"without a projection token_dim must be {self.read_dim}, found {self.token_dim}",
+                self.lstm.projection or self.lstm.dim == dim,
+                f"without lstm.projection, lstm.dim must be token_dim ({dim}), found {self.lstm.dim}",
             ),
-            (
-                self.lstm.projection or self.lstm.dim == self.token_dim,
-                f"without lstm.projection, lstm.dim must be token_dim ({self.token_dim}), found {self.lstm.dim}",
-            ),
-            (
-                not tied or (self.words is not None and self.words.dim == self.token_dim),
-                "a tied softmax needs word embeddings of size token_dim",
-            ),
+            (can_tie or not tied, "a tied softmax needs word embeddings of size token_dim"),
         )
 
     @property
@@ -185,3 +172,7 @@ class BiLMConfig:
     def original(cls) -> BiLMConfig:
         """93.6 M parameters: the model of the paper."""
         return cls()
+
+
+def _positive(**sizes: int) -> list[tuple[bool, str]]:
+    return [(size > 0, f"{name} must be positive, found {size}") for name, size in sizes.items()]

@@ -84,7 +84,7 @@ def _normalised(
         mask = layers.new_ones(layers.shape[1:3], dtype=torch.bool)
     present = mask[None, :, :, None]
     axes = (1, 2, 3) if over_batch else (3,)
-    n = (present.sum() if over_batch else 1) * layers.shape[3]
+    n = (present.sum().clamp(min=1) if over_batch else 1) * layers.shape[3]
     mean = (layers * present).sum(dim=axes, keepdim=True) / n
     centred = (layers - mean) * present
     variance = centred.square().sum(dim=axes, keepdim=True) / n

@@ -46,47 +46,46 @@ WORDS = {
     """,
     "de": """
         Abb Abk Abs Abt Adj Adm Adr Anh Anm Apr Art Aufl Aug Bd Bde Bearb Bev Bez Br Brig Bros Buchst Capt Col Dez Di
-        Dipl Do Dr Ew Fa Feb Fr Frl Gebr Gen Hon Hr Hrn Hrsg Ing Insp Jan Jg Jh Jhd Jul Jun Kap Kl Lt Ltd Mag Maj Mio Mo
-        Mr Mrd Mrs Ms Msgr No Nov Nr Nrn Okt Op Pfd Prof Ref Rep Rev Sa Sen Sep Sept Sgt Sr St Std Str Tel Tsd Ver Vol
+        Dipl Do Dr Ew Fa Feb Fr Frl Gebr Gen Hon Hr Hrn Hrsg Ing Insp Jan Jg Jh Jhd Jul Jun Kap Kl Lt Ltd Mag Maj Mio
+        Mo Mr Mrd Mrs Ms Msgr No Nov Nr Nrn Okt Op Pfd Prof Ref Rep Rev Sa Sen Sep Sept Sgt Sr St Std Str Tel Tsd Vol
         Vors allg beisp bes bezgl bspw bzgl bzw ca dgl eigtl einschl etc ev evtl exkl geb gest ggf inkl insb jährl jur
-        kath lt max med min mind möbl näml od östr phil rd röm sog spez svw tägl techn theol u.a unbek usf usw verh vgl
+        kath lt max med min mind möbl näml od östr phil rd röm sog spez svw tägl techn theol unbek usf usw verh vgl
         vorm wg zit zw zzgl
     """,
     "fr": """
-        Adj Av Boul Bd Capt Cdt Cie Col Dr Dre Ed Etc Fig Gal Gén Jr Lieut Lt Ltd M MM Mgr Mlle Mlles Mme Mmes Mr Mrs Me
-        No Nos Pr Prof Ste St Vol adj adv apr art av bd bibl boul cap cf chap col coll déc dép ex exempl fasc fév févr
-        fig hab ill inv janv juil max min mod nov num obs oct p pl pp réf sept sq suiv suppl tél tom trad vol vs
+        Adj Av Boul Bd Capt Cdt Cie Col Dr Dre Ed Fig Gal Gén Jr Lieut Lt Ltd M MM Mgr Mlle Mlles Mme Mmes Mr Mrs No
+        Nos Pr Prof Ste St Vol adj adv apr av bibl boul cf chap coll déc dép exempl fasc fév févr fig hab janv juil
+        max min nov num obs oct p pl pp réf sept sq suiv suppl tél tom trad vol vs
     """,
     "es": """
-        Adm Apdo Arq Art Av Avda Bco Brig Cap Cía Cnel Col Cmdte Dña Dr Dra Dras Dres Ed Excmo Excma Fig Fr Gob Gral Hno
-        Hnos Ilmo Ilma Ing Insp Lic Lcdo Ldo Lda Mons Mtro Mtra Núm Ntra Ntro Op Pbro Pdte Prof Profa Prov Rev Rvdo Sdad
-        Sgto Sr Sra Sras Sres Srta Srtas Sta Ste Sto Tel Tte Ud Uds Vd Vds Vol art cap cf col ed ej fig gral izq máx mín
-        núm pág págs pp ss tel trad vol vs
+        Adm Apdo Arq Art Av Avda Bco Brig Cap Cía Cnel Col Cmdte Dña Dr Dra Dras Dres Ed Excmo Excma Fig Fr Gob Gral
+        Hno Hnos Ilmo Ilma Ing Insp Lic Lcdo Ldo Lda Mons Mtro Mtra Núm Ntra Ntro Op Pbro Pdte Prof Profa Prov Rev
+        Rvdo Sdad Sgto Sr Sra Sras Sres Srta Srtas Sta Ste Sto Tel Tte Ud Uds Vd Vds Vol art cap cf col ej fig gral
+        izq máx mín núm pág págs pp ss tel trad vol vs
     """,
     "it": """
         Adj Amm Arch Avv Bart Brig Capt Card Cap Cav Col Comm Comdr Cpl Dir Dott Dr Drs Egr Ecc Ens Fig Geom Gen Gent
-        Giov Gov Hon Ing Lt Maj Mag Mons Mr Mrs Ms Nr On Op Par Pres Prof Proff Prov Rag Rep Rev Sen Sgt Sig Sigg Sr
-        Spett St Supt Ten Tel Vol all art cap cfr cit col dott ed es fig ing pag pagg pp sec seg sig sigg tab tel vol vs
+        Giov Gov Hon Ing Lt Maj Mag Mons Mr Mrs Ms Nr Op Pres Prof Proff Prov Rag Rep Rev Sen Sgt Sig Sigg Sr Spett St
+        Supt Ten Tel Vol art cap cfr cit col dott fig ing pag pagg pp seg sig sigg tab tel vol vs
     """,
     "pt": """
-        Adj Adm Adv Alm Art Av Bd Brig Cap Capt Cel Cia Cmdr Col Com Cpl Des Dir Dom Dr Dra Dras Drs Ed Eng Engº Esc
-        Exma Exmo Fig Fr Gal Gen Gov Ilma Ilmo Ind Insp Lda Ldo Lt Ltda Lic Maj Min Mons Mr Mrs Ms Msgr Op Pe Pça Pres
-        Prof Profa Prov Rep Rev Sen Sgt Sr Sra Sras Srs Srta Sta Sto Sup Tel Ten Trav Univ Vol art cap cf cit col ed ex
-        fig fl gen i.e máx mín núm obs op pág págs pp prof ref sr sra tel trad vol vs
+        Adj Adm Adv Alm Art Av Bd Brig Cap Capt Cel Cia Cmdr Col Cpl Des Dir Dom Dr Dra Dras Drs Ed Eng Engº Esc Exma
+        Exmo Fig Fr Gal Gen Gov Ilma Ilmo Ind Insp Lda Ldo Lt Ltda Lic Maj Min Mons Mr Mrs Ms Msgr Op Pe Pça Pres Prof
+        Profa Prov Rep Rev Sen Sgt Sr Sra Sras Srs Srta Sta Sto Sup Tel Ten Trav Univ Vol art cap cf cit col ed fig fl
+        gen máx mín núm obs op pág págs pp prof ref sr sra tel trad vol vs
     """,
     "nl": """
         Adj Adm Afb Alg Apr Arch Art Aug Bros Capt Col Comm Dec Dhr Dr Drs Dra Ds Feb Fa Fam Gebr Gen Hfst Hoofdst Ing
-        Ir Jan Jhr Jkvr Jl Jr Jun Lt Luit Ltd Maj Mej Mevr Mgr Mr Mrs Ms Mw Nov Nr Okt Onderw Prof Red Rev Sec Secr Sept
-        Sgt Sr St Sta Ste Tel Vol Zr afb alg apr art aug bijv blz bv bzgl ca dec dhr dr drs ds dw enz evt excl feb fig
-        geb gebr hfst incl ing ir jan jhr jl jr kol lic max mej mevr mgr min mr mw nl nov nr nrs okt ong pag plm prof
-        resp sept st str tel vb vgl vnl vs
+        Ir Jan Jhr Jkvr Jl Jr Jun Lt Luit Ltd Maj Mej Mevr Mgr Mr Mrs Ms Mw Nov Nr Okt Onderw Prof Rev Secr Sept Sgt
+        Sr St Sta Ste Tel Vol Zr afb alg apr art aug bijv blz bv bzgl ca dec dhr dr drs ds dw enz evt excl feb fig geb
+        gebr hfst incl ing ir jan jhr jl jr kol lic max mej mevr mgr mr mw nl nov nr nrs okt ong pag plm prof resp
+        sept st str tel vb vgl vnl vs
     """,
     "sv": """
-        Adj Adm Bil Bros Dipl Doc Dr Fig Gen Hr Ing Kap Kapt Kl Kungl Lt Maj Mr Mrs Ms Nr Op Prof Red St Tel Vol
-        adj adr art avd bearb betr bil bl ca cirka dipl div doc dr dvs ed eg ekon eng enl etc ev ex exkl f.d fig forts
-        fr främ föreg förf gm hr ing inkl jan jfr jun kap kl kand kr lic lör m.m mag mån max med min mm mr mrs nr näml
-        nov obs okt ons ordf osv p.g.a pag prof red ref resp sek sen sid sign sk sön st t.ex tekn tel tim tis tom tor
-        töm uppl vard vol vån
+        Adj Adm Bros Dipl Doc Dr Fig Gen Hr Ing Kap Kapt Kl Kungl Lt Maj Mr Mrs Ms Nr Op Prof Red St Tel Vol adj adr
+        art avd bearb betr bl ca cirka dipl div doc dr dvs ekon eng enl etc exkl fig forts fr främ föreg förf gm hr
+        ing inkl jan jfr jun kap kl kand kr lic lör mag max med mr mrs nr näml nov obs okt ordf osv pag prof ref resp
+        sek sk st tekn tel töm uppl vard vol vån
     """,
     # Everything else: titles that travel between languages.
     "": "Adm Capt Col Dr Drs Fr Gen Hon Lt Ltd Maj Mgr Mlle Mme Mr Mrs Ms Nr Op Prof Rev Sen Sgt Sr Sra St Vol",
