@@ -9,13 +9,13 @@ bilm = elmokit.load_bilm("random-tiny")
 text = ["<S>", *("the river rose and the bank gave way " * 50).split(), "</S>"]
 
 with torch.inference_mode():
-    state, pieces = bilm.start("settled", 1), []
+    state, pieces = None, []  # None: the text starts from zero
     for first in range(0, len(text), 100):
         piece = bilm.encode([text[first : first + 100]])
         output = bilm(piece, state, marks="none", directions=["forward"])
         state = output.state  # where this piece ended is where the next one goes on
         pieces.append(output.layers)
-    whole = bilm(bilm.encode([text]), bilm.start("settled", 1), marks="none", directions=["forward"])
+    whole = bilm(bilm.encode([text]), marks="none", directions=["forward"])
 
 largest = (torch.cat(pieces, dim=2) - whole.layers).abs().max().item()
 print(f"{len(text)} tokens in {len(pieces)} pieces; largest difference from the whole: {largest:.1e}")

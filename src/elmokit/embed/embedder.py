@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, get_args
 
@@ -102,19 +103,22 @@ class Embedder:
             yield from self._stream_carried(read)
             return
         for window in windows(read, lambda item: len(item.tokens) + 1, self.batch_tokens * WINDOW_BATCHES):
-            yield from self._together(window, self._independent(_sentences(window), self.state))
+            vectors = deque(self._independent(list(_sentences(window)), self.state))
+            for item in window:
+                yield self._together(item, vectors)
 
     def _stream_carried(self, read: Iterable[Item]) -> Iterator[SentenceVectors]:
         state = self.bilm.start("zero", 0)
-        for window in windows(read, lambda item: len(item.lengths), self.batch_size):
-            sentences = _sentences(window)
-            vectors: list[Vectors] = []
-            for first in range(0, len(sentences), self.batch_size):
-                batch = sentences[first : first + self.batch_size]
-                found, end = self._run(batch, state.rows(len(batch)))
-                state = state.rows(max(state.n_rows, len(batch))).updated(end)
-                vectors += found
-            yield from self._together(window, vectors)
+        waiting: deque[Item] = deque()
+        vectors: deque[Vectors] = deque()
+        for batch in windows(_sentences(_kept(read, waiting)), lambda sentence: 1, self.batch_size):
+            found, end = self._run(batch, state.rows(len(batch)))
+            state = state.rows(max(state.n_rows, len(batch))).updated(end)
+            vectors += found
+            while waiting and len(waiting[0].lengths) <= len(vectors):
+                yield self._together(waiting.popleft(), vectors)
+        for item in waiting:
+            yield self._together(item, vectors)
 
     def _independent(self, sentences: Sequence[Sequence[str]], start: Literal["zero", "settled"]) -> list[Vectors]:
         """Batches of about equal lengths; an empty sentence is no work."""
@@ -133,21 +137,26 @@ class Embedder:
         layers = output.layers.cpu().numpy()
         return [layers[:, i, : len(sentence)].copy() for i, sentence in enumerate(sentences)], output.state
 
-    def _together(self, window: Sequence[Item], vectors: Sequence[Vectors]) -> Iterator[SentenceVectors]:
-        """The parts of each input side by side again."""
-        parts = iter(vectors)
-        for item in window:
-            own = [next(parts) for _ in item.lengths]
-            layers = own[0] if len(own) == 1 else np.concatenate([self._empty(), *own], axis=1)
-            yield SentenceVectors(item.tokens, layers, item.offsets, self.bilm.config.directions)
+    def _together(self, item: Item, vectors: deque[Vectors]) -> SentenceVectors:
+        """An input's sentences, the next of `vectors`, side by side again."""
+        own = [vectors.popleft() for _ in item.lengths]
+        layers = own[0] if len(own) == 1 else np.concatenate([self._empty(), *own], axis=1)
+        return SentenceVectors(item.tokens, layers, item.offsets, self.bilm.config.directions)
 
     def _empty(self) -> Vectors:
         config, dtype = self.bilm.config, next(self.bilm.parameters()).dtype
         return np.zeros((config.n_layers, 0, config.dim), torch.empty(0, dtype=dtype).numpy().dtype)
 
 
-def _sentences(window: Sequence[Item]) -> list[tuple[str, ...]]:
-    return [sentence for item in window for sentence in item.sentences()]
+def _sentences(read: Iterable[Item]) -> Iterator[tuple[str, ...]]:
+    return (sentence for item in read for sentence in item.sentences())
+
+
+def _kept(read: Iterable[Item], waiting: deque[Item]) -> Iterator[Item]:
+    """Items as they are read, and remembered until their vectors are there."""
+    for item in read:
+        waiting.append(item)
+        yield item
 
 
 def _text_config(

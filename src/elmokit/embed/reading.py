@@ -49,11 +49,14 @@ def _from_text(text: str, config: TextConfig, tokenizer: Callable[[str], Tokens]
     return Item(tuple(tokens), tuple(offsets), tuple(lengths))
 
 
-def _from_tokens(tokens: Sequence[str], number: int) -> Item:
+def _from_tokens(sentence: Iterable[str], number: int) -> Item:
+    if not isinstance(sentence, Iterable):
+        raise DataError(f"sentence {number}: expected a text or a list of tokens, found {sentence!r:.60}")
+    tokens = tuple(sentence)
     wrong = next((i for i, token in enumerate(tokens) if not isinstance(token, str)), None)
     if wrong is not None:
         raise DataError(
             f"sentence {number}, token {wrong}: expected a text, found {tokens[wrong]!r:.60}",
             hint="a sentence is a text or a list of tokens",
         )
-    return Item(tuple(tokens), None, (len(tokens),))
+    return Item(tokens, None, (len(tokens),))

@@ -72,8 +72,8 @@ class BiLMState:
 
     def updated(self, first: BiLMState) -> BiLMState:
         """`first` in place of the first rows, the others as they are."""
-        kept = ((self.cell, first.cell), (self.hidden, first.hidden))
-        return BiLMState(*(torch.cat([new, old[:, :, first.n_rows :]], dim=2) for old, new in kept))
+        both = ((self.cell, first.cell), (self.hidden, first.hidden))
+        return BiLMState(*(torch.cat([new, old[:, :, first.n_rows :]], dim=2) for old, new in both))
 
 
 @dataclass(frozen=True)
@@ -125,10 +125,9 @@ def with_marks(index: Int[Tensor, "batch token"]) -> Int[Tensor, "batch marked"]
     return marked.scatter(1, lengths + 1, torch.where(present, END_ROW, marked.gather(1, lengths + 1)))
 
 
-def without_marks(layers: Float[Tensor, "layer batch marked dim"], mask: Bool[Tensor, "batch marked"]) -> BiLMLayers:
+def without_marks(
+    layers: Float[Tensor, "layer batch marked dim"], mask: Bool[Tensor, "batch marked"]
+) -> tuple[Float[Tensor, "layer batch token dim"], Bool[Tensor, "batch token"]]:
     """Drop each sentence's first and last position."""
     inner = mask[:, 2:]
     return layers[:, :, 1:-1] * inner[None, :, :, None], inner
-
-
-BiLMLayers = tuple[Float[Tensor, "layer batch token dim"], Bool[Tensor, "batch token"]]

@@ -56,10 +56,7 @@ class BiLM(nn.Module):
                 )
         characters, reads_words = self.config.characters, self.config.words is not None
         if reads_words and self.vocabulary is None:
-            raise DataError(
-                "this model reads words and has no vocabulary",
-                hint="put its vocab.txt beside the weights, one word a line",
-            )
+            raise DataError("this model reads words and has no vocabulary", hint="put its vocab.txt beside the weights")
         return encode(
             sentences,
             max_characters_per_token=characters.max_characters_per_token if characters else None,
@@ -87,11 +84,9 @@ class BiLM(nn.Module):
         x = self.token_layer(batch)[index] * mask.unsqueeze(2)
         if state is None:
             state = self._zero_state(len(index), directions)
-        expected = (len(directions), self.config.lstm.n_layers, len(index))
-        if tuple(state.cell.shape[:3]) != expected:
-            raise DataError(
-                f"a state of (direction, layer, row) {expected} is needed, found {(*state.cell.shape[:3],)}"
-            )
+        found, expected = tuple(state.cell.shape[:3]), (len(directions), self.config.lstm.n_layers, len(index))
+        if found != expected:
+            raise DataError(f"a state of {found} was given, expected (direction, layer, row) {expected}")
         outputs, states = [], []
         for i, direction in enumerate(directions):
             output, end = self._run(direction, x, mask, (state.cell[i], state.hidden[i]))
@@ -135,11 +130,9 @@ class BiLM(nn.Module):
         state: tuple[Tensor, Tensor],
     ) -> tuple[Float[Tensor, "layer batch time dim"], tuple[Tensor, Tensor]]:
         stack: LSTMStack = getattr(self, f"{direction}_lstm")
-        if direction == "forward":
-            output, end = stack(x, mask, state)
-        else:
-            output, end = stack(reverse(x, mask), mask, state)
-            output = reverse(output, mask)
+        backward = direction == "backward"
+        output, end = stack(reverse(x, mask) if backward else x, mask, state)
+        output = reverse(output, mask) if backward else output
         return output * mask[None, :, :, None], end
 
     def _from_ids(self, ids: Tensor) -> CharacterBatch:

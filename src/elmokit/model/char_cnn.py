@@ -26,11 +26,8 @@ class Highway(nn.Module):
         super().__init__()
         self.gate = nn.Linear(dim, dim)
         self.transform = nn.Linear(dim, dim)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         for linear in (self.gate, self.transform):
-            nn.init.normal_(linear.weight, std=linear.in_features**-0.5)
+            nn.init.normal_(linear.weight, std=dim**-0.5)
             nn.init.zeros_(linear.bias)
         nn.init.constant_(self.gate.bias, -2.0)  # as published: a fresh highway mostly carries
 
@@ -48,12 +45,8 @@ class CharCNN(nn.Module):
         self.embedding = nn.Embedding(config.n_characters, config.dim, padding_idx=0)
         self.convolutions = nn.ModuleList(nn.Conv1d(config.dim, n, width) for width, n in config.filters)
         self.highways = nn.ModuleList(Highway(config.output_dim) for _ in range(n_highway))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         nn.init.uniform_(self.embedding.weight, -1.0, 1.0)
-        with torch.no_grad():
-            self.embedding.weight[0].zero_()
+        nn.init.zeros_(self.embedding.weight[0])
         for convolution in self.convolutions:
             assert isinstance(convolution, nn.Conv1d) and convolution.bias is not None
             if self.relu:

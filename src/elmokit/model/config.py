@@ -12,7 +12,9 @@ from ..text.config import TextConfig
 State = Literal["zero", "settled", "carry"]
 """How a sentence starts: from zero, from the state after a neutral sentence, or where the row's last one ended."""
 
+Activation = Literal["relu", "tanh"]
 Direction = Literal["forward", "backward"]
+_DIRECTIONS = (("forward", "backward"), ("forward",), ("backward",))
 
 PUBLISHED_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
@@ -25,7 +27,7 @@ class CharCNNConfig:
     """Size of a character's embedding."""
     filters: tuple[tuple[int, int], ...] = PUBLISHED_FILTERS
     """Width in characters, and number, of each convolution."""
-    activation: Literal["relu", "tanh"] = "relu"
+    activation: Activation = "relu"
     max_characters_per_token: int = 50
     """Length of a character row, its begin and end among them."""
     n_characters: int = N_IDS
@@ -117,22 +119,16 @@ class BiLMConfig:
     text: TextConfig = field(default_factory=TextConfig)
 
     def __post_init__(self) -> None:
-        dim, read = self.token_dim, self.read_dim
+        dim, read, cells = self.token_dim, self.read_dim, self.lstm.dim
         tied = self.softmax is not None and self.softmax.tied
         can_tie = self.words is not None and self.words.dim == dim
         check(
             *_positive(token_dim=dim),
             (self.n_highway >= 0, f"n_highway must not be negative, found {self.n_highway}"),
             (self.characters is not None or self.words is not None, "a model reads characters, words or both"),
-            (
-                self.directions in (("forward", "backward"), ("forward",), ("backward",)),
-                f"directions must be forward, backward or both in this order, found {list(self.directions)}",
-            ),
+            (self.directions in _DIRECTIONS, f"directions are forward, backward or both, in order: {self.directions}"),
             (self.projection or read == dim, f"without a projection token_dim must be {read}, found {dim}"),
-            (
-                self.lstm.projection or self.lstm.dim == dim,
-                f"without lstm.projection, lstm.dim must be token_dim ({dim}), found {self.lstm.dim}",
-            ),
+            (self.lstm.projection or cells == dim, f"without lstm.projection lstm.dim must be {dim}, found {cells}"),
             (can_tie or not tied, "a tied softmax needs word embeddings of size token_dim"),
         )
 

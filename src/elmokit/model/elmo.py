@@ -82,11 +82,9 @@ class Elmo(nn.Module):
         output = self._layers(batch, state)
         mixes = tuple(self.dropout(mix(output.layers, output.mask)) for mix in self.mixes)
         if word_vectors is not None:
-            if word_vectors.shape[:2] != output.mask.shape:
-                raise DataError(
-                    f"word_vectors are for {tuple(word_vectors.shape[:2])} (batch, token), "
-                    f"the biLM's output has {tuple(output.mask.shape)}",
-                )
+            found, expected = tuple(word_vectors.shape[:2]), tuple(output.mask.shape)
+            if found != expected:
+                raise DataError(f"word_vectors are for {found} (batch, token), the biLM's output has {expected}")
             mixes = tuple(torch.cat([word_vectors.to(mix), mix], dim=2) for mix in mixes)
         return ElmoOutput(mixes, output.mask, output.state)
 

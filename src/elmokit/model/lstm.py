@@ -32,9 +32,6 @@ class LSTMLayer(nn.Module):
         self.weight_hh = nn.Parameter(torch.empty(4 * config.dim, token_dim))
         self.bias = nn.Parameter(torch.empty(4 * config.dim))
         self.weight_hr = nn.Parameter(torch.empty(token_dim, config.dim)) if config.projection else None
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
         for weight in (self.weight_ih, self.weight_hh, self.weight_hr):
             if weight is not None:
                 nn.init.xavier_uniform_(weight)
@@ -84,13 +81,13 @@ class LSTMStack(nn.Module):
         mask: Bool[Tensor, "batch time"],
         state: tuple[Float[Tensor, "layer batch cell"], Float[Tensor, "layer batch dim"]],
     ) -> tuple[Float[Tensor, "layer batch time dim"], tuple[Tensor, Tensor]]:
-        outputs, cells, hiddens = [], [], []
+        outputs, ends = [], []
         for i, (layer, *start) in enumerate(zip(self.layers, *state, strict=True)):
-            output, (cell, hidden) = layer(x, mask, tuple(start))
+            output, end = layer(x, mask, tuple(start))
             x = output + x if self.skip and i > 0 else output
             outputs.append(x)
-            cells.append(cell)
-            hiddens.append(hidden)
+            ends.append(end)
+        cells, hiddens = zip(*ends, strict=True)
         return torch.stack(outputs), (torch.stack(cells), torch.stack(hiddens))
 
 

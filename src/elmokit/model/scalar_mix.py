@@ -63,8 +63,8 @@ class ScalarMix(nn.Module):
     def forward(
         self, layers: Float[Tensor, "layer batch token dim"], mask: Bool[Tensor, "batch token"] | None = None
     ) -> Float[Tensor, "batch token dim"]:
-        if len(layers) != len(self.scores):
-            check((False, f"this mix is for {len(self.scores)} layers, found {len(layers)}"))
+        n_layers = len(self.scores)
+        check((len(layers) == n_layers, f"this mix is for {n_layers} layers, found {len(layers)}"))
         if self.layer_norm is not None:
             layers = _normalised(layers, mask, over_batch=self.layer_norm == "batch")
         weights = self._scores_in_use().softmax(dim=0)

@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, groupby
 
-from elmokit.text.abbreviations import abbreviations, language_key
-from elmokit.text.tokens import Span, Tokenizer, Tokens, slices
+from .abbreviations import abbreviations, language_key
+from .tokens import Span, Tokenizer, Tokens, slices
 
 CONTROL = r"\s\x00-\x1f\x7f-\x9f"
 JOINERS = "\u200c\u200d"

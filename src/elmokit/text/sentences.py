@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from elmokit.text.tokens import Span
+from .tokens import Span
 
 WINDOW = 8_192
 

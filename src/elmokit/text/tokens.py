@@ -14,7 +14,7 @@ from importlib import import_module
 from itertools import zip_longest
 from typing import Protocol, cast
 
-from elmokit.errors import DataError, SettingsError
+from ..errors import DataError, SettingsError
 
 Span = tuple[int, int]
 Offset = Span | None
