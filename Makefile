@@ -38,7 +38,7 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 
 docs: $(VENV)/.installed-docs
-	$(BIN)/zensical build --clean
+	$(BIN)/zensical build --clean --strict
 
 bench: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/load.py --shape small

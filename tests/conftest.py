@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
+# Tests run side by side, in processes of their own and in those that they start: one thread each.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 from jaxtyping import install_import_hook
 
 install_import_hook("elmokit.model", "beartype.beartype")

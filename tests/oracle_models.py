@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from reference.checkpoints import SHAPES, UNPUBLISHED, Case, random_checkpoint, vocabulary
 
 from elmokit import BiLM, BiLMConfig
 from elmokit.model.config import CharCNNConfig, LSTMConfig, WordsConfig
 from elmokit.text.vocabulary import Vocabulary
 from elmokit.weights.key_map import bilm_entries
+
+from reference.checkpoints import SHAPES, UNPUBLISHED, Case, random_checkpoint, vocabulary
 
 CASES = {case.id: case for case in (*SHAPES, *UNPUBLISHED)}
 PUBLISHED, WORDS, BOTH = CASES["published"], CASES["words"], CASES["words-and-chars"]

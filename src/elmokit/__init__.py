@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .embed.embedder import Embedder, load
+    from .embed.language_model import Perplexity, TokenScores
     from .embed.vectors import SentenceVectors
     from .errors import (
         ChecksumMismatch,
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from .model.config import BiLMConfig
     from .model.elmo import Elmo, ElmoOutput
     from .model.scalar_mix import ScalarMix
+    from .pretraining.run import pretrain
+    from .pretraining.settings import PretrainSettings
+    from .text.tokens import Tokens
     from .weights.bundle import WeightBundle
     from .weights.load import load_bilm, read_weights, write_weights
 
@@ -41,6 +45,7 @@ __version__ = "0.1.0.dev0"
 
 _HOME = {
     "embed.embedder": ("Embedder", "load"),
+    "embed.language_model": ("Perplexity", "TokenScores"),
     "embed.vectors": ("SentenceVectors",),
     "errors": (
         "ChecksumMismatch",
@@ -54,6 +59,9 @@ _HOME = {
         "UnknownFormat",
         "WeightsError",
     ),
+    "pretraining.run": ("pretrain",),
+    "pretraining.settings": ("PretrainSettings",),
+    "text.tokens": ("Tokens",),
     "model.batch": ("BiLMOutput", "BiLMState", "CharacterBatch"),
     "model.bilm": ("BiLM",),
     "model.config": ("BiLMConfig",),
@@ -78,17 +86,22 @@ __all__ = [
     "Embedder",
     "MissingExtra",
     "MissingTensor",
+    "Perplexity",
+    "PretrainSettings",
     "RunError",
     "ScalarMix",
     "SentenceVectors",
     "SettingsError",
     "ShapeMismatch",
+    "TokenScores",
+    "Tokens",
     "UnknownFormat",
     "WeightBundle",
     "WeightsError",
     "__version__",
     "load",
     "load_bilm",
+    "pretrain",
     "read_weights",
     "write_weights",
 ]

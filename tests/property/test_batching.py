@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,7 +33,7 @@ def test_windows_keep_order_and_budget(lengths: list[int], budget: int) -> None:
 @given(LENGTHS, BUDGET)
 def test_windows_are_not_smaller_than_they_must_be(lengths: list[int], budget: int) -> None:
     found = cut(lengths, budget)
-    for window, following in zip(found, found[1:], strict=False):
+    for window, following in pairwise(found):
         assert sum(window) + following[0] > budget
 
 

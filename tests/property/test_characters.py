@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.numpy_bilm import character_ids
 
 from elmokit.text.characters import character_rows
+
+from reference.numpy_bilm import character_ids
 
 STABLE = settings(derandomize=True, deadline=None, max_examples=150)
 

@@ -34,7 +34,9 @@ def test_lines(content: bytes, expected: list[str]) -> None:
 def test_a_byte_that_is_not_utf8_is_found() -> None:
     read = lines(BytesIO("grün\n".encode() + b"gr\xfcn\n"), "input.txt")
     assert next(read) == "grün"
-    with pytest.raises(DataError, match=r"input\.txt:2: not UTF-8: byte 0xfc at offset 8 .* \(2 of the line\)") as error:
+    with pytest.raises(
+        DataError, match=r"input\.txt:2: not UTF-8: byte 0xfc at offset 8 .* \(2 of the line\)"
+    ) as error:
         next(read)
     assert "iconv" in error.value.hint
 

@@ -28,7 +28,7 @@ def run(arguments: Sequence[str]) -> int:
     from .app import app
 
     try:
-        app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
+        app(_with_standard_input(arguments), exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except ElmokitError as error:
         return _failed(error.message, error.hint or HELP)
@@ -49,6 +49,17 @@ def run(arguments: Sequence[str]) -> int:
         print("error: this is a bug in elmokit; please report it with the lines above", file=sys.stderr)
         return 1
     return 0
+
+
+def _with_standard_input(arguments: Sequence[str]) -> list[str]:
+    """`--corpus -` as `--corpus=-`: a lone hyphen reads as an option otherwise."""
+    joined: list[str] = []
+    for argument in arguments:
+        if argument == "-" and joined and joined[-1].startswith("--") and "=" not in joined[-1]:
+            joined[-1] += "=-"
+        else:
+            joined.append(argument)
+    return joined
 
 
 def _failed(message: str, hint: str) -> int:

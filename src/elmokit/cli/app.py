@@ -7,6 +7,8 @@ from cyclopts import App, Group, Parameter
 from .. import __version__
 
 USE = Group("Use", sort_key=0)
+TRAIN = Group("Train", sort_key=1)
+ASK = Group("Ask", sort_key=2)
 
 app = App(
     name="elmokit",
@@ -22,6 +24,9 @@ COMMANDS = {
     "info": (USE, "Say what a model is: shape, origin, what is unusual."),
     "convert": (USE, "Write a model in another format."),
     "models": (USE, "List the models that come with elmokit."),
+    "inspect": (TRAIN, "Look at a corpus before training on it."),
+    "pretrain": (TRAIN, "Train a biLM on a folder of text; the same line goes on."),
+    "perplexity": (ASK, "Say how well a model predicts a text."),
 }
 
 for name, (group, summary) in COMMANDS.items():

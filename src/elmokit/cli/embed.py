@@ -13,6 +13,7 @@ from cyclopts import Parameter
 
 from ..errors import DataError, SettingsError
 from .options import ModelOptions
+from .wording import counted
 
 if TYPE_CHECKING:
     from ..embed.embedder import Embedder
@@ -46,11 +47,11 @@ def embed(
     with _opened(input) as file:
         started = time.perf_counter()
         embedder = model_options.load()
+        counter = _Counter(embedder, quiet=quiet)
         if not quiet:
             seconds = time.perf_counter() - started
             print(_what_is_done(model_options.model, embedder, seconds), file=sys.stderr)
-        counted = _Counter(quiet=quiet)
-        records = counted.over(_records(embedder, file, "standard input" if input == "-" else input))
+        records = counter.over(_records(embedder, file, "standard input" if input == "-" else input))
         if target is not None:
             _write(records, target)
         elif output == "-":
@@ -58,7 +59,7 @@ def embed(
         else:
             _print_summary(records)
     if not quiet:
-        print(counted.summary(target), file=sys.stderr)
+        print(counter.summary(target), file=sys.stderr)
 
 
 def _check_target(target: Path | None, *, force: bool) -> None:
@@ -90,9 +91,11 @@ def _what_is_done(model: str, embedder: Embedder, seconds: float) -> str:
     text = embedder.text
     tokenizer = f"{text.tokenizer}{f' ({text.language})' if text.language else ''}"
     splitting = " · lines split into sentences" if text.split_sentences else ""
+    options = embedder.provenance.options if embedder.provenance else ""
+    said = f"\noptions: {options}" if options else ""
     return (
         f"{model} · {embedder.bilm.device} · {_STATES[embedder.state]} · "
-        f"tokenizer {tokenizer}{splitting} · ready in {seconds:.1f} s"
+        f"tokenizer {tokenizer}{splitting} · ready in {seconds:.1f} s{said}"
     )
 
 
@@ -168,8 +171,10 @@ def _shown(token: str) -> str:
 class _Counter:
     """Counts what passes, under a progress bar on a terminal."""
 
-    def __init__(self, *, quiet: bool) -> None:
-        self.n_sentences = self.n_tokens = 0
+    def __init__(self, embedder: Embedder, *, quiet: bool) -> None:
+        characters = embedder.bilm.config.characters
+        self.limit = characters.max_characters_per_token - 2 if characters else None
+        self.n_sentences = self.n_tokens = self.n_cut = 0
         self.started = time.perf_counter()
         self.quiet = quiet
 
@@ -180,10 +185,22 @@ class _Counter:
             for text, vectors in records:
                 self.n_sentences += 1
                 self.n_tokens += len(vectors)
+                if self.limit is not None:
+                    # A character has four bytes at most, so most tokens need not be encoded to know.
+                    self.n_cut += sum(
+                        4 * len(token) > self.limit and len(token.encode("utf-8", "ignore")) > self.limit
+                        for token in vectors.tokens
+                    )
                 bar.update(len(vectors))
                 yield text, vectors
 
     def summary(self, target: Path | None) -> str:
         seconds = time.perf_counter() - self.started
-        done = f"{self.n_sentences:,} sentences · {self.n_tokens:,} words · {self.n_tokens / seconds:,.0f} words/s"
-        return f"{done} · {target}" if target else done
+        parts = [
+            counted(self.n_sentences, "sentence"),
+            counted(self.n_tokens, "word"),
+            f"{self.n_tokens / seconds:,.0f} words/s",
+        ]
+        if self.n_cut:
+            parts.append(f"of {counted(self.n_cut, 'word')} only the first {self.limit} bytes are read")
+        return " · ".join([*parts, str(target)] if target else parts)

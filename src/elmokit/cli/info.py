@@ -6,6 +6,8 @@ import json as json_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .wording import counted, millions
+
 if TYPE_CHECKING:
     from ..weights.bundle import WeightBundle
 
@@ -46,6 +48,7 @@ def facts(bundle: WeightBundle) -> dict[str, Any]:
         "sha256": origin.sha256,
         "options": origin.options,
         "unusual": list(origin.notes),
+        "converted_from": dict(origin.converted_from),
         "training": dict(origin.training),
         "config": to_plain(bundle.config),
     }
@@ -53,10 +56,13 @@ def facts(bundle: WeightBundle) -> dict[str, Any]:
 
 def _readable(bundle: WeightBundle) -> str:
     config, origin = bundle.config, bundle.provenance
-    lines = [f"{origin.format} · {_shape(bundle)} · {_millions(bundle.n_parameters())} parameters"]
+    lines = [f"{origin.format} · {_shape(bundle)} · {millions(bundle.n_parameters())} parameters"]
     lines.append(
         f"reads {_reads(bundle)} · tokenizer {config.text.tokenizer} · language {config.text.language or 'not said'}"
     )
+    if origin.converted_from:
+        before = origin.converted_from
+        lines.append(f"converted from {before['format']} {before['source']}, sha256 {before['sha256'] or 'not known'}")
     if origin.options:
         lines.append(f"options: {origin.options}")
     lines.append(f"trained with state {config.state}; a sentence starts from {_start(config.state)} by default")
@@ -75,7 +81,7 @@ def _shape(bundle: WeightBundle) -> str:
     lstm = config.lstm
     projected = f", projection {config.token_dim}" if lstm.projection else ""
     directions = "" if len(config.directions) == 2 else f", {config.directions[0]} only"
-    return f"{lstm.n_layers} layers, {lstm.dim} cells{projected}{directions} · vectors of {config.dim}"
+    return f"{counted(lstm.n_layers, 'LSTM layer')}, {lstm.dim} cells{projected}{directions} · vectors of {config.dim}"
 
 
 def _reads(bundle: WeightBundle) -> str:
@@ -85,7 +91,7 @@ def _reads(bundle: WeightBundle) -> str:
     if config.characters:
         cnn = config.characters
         parts.append(
-            f"characters ({cnn.output_dim} filters, {config.n_highway} highways, "
+            f"characters ({cnn.output_dim} filters, {counted(config.n_highway, 'highway')}, "
             f"{cnn.max_characters_per_token} a token)"
         )
     return " and ".join(parts)
@@ -93,7 +99,3 @@ def _reads(bundle: WeightBundle) -> str:
 
 def _start(state: str) -> str:
     return "zero" if state == "zero" else "the settled state"
-
-
-def _millions(n: int) -> str:
-    return f"{n / 1e6:.1f} M" if n >= 1e6 else f"{n:,}"

@@ -25,7 +25,7 @@ class ModelOptions:
     """moses, whitespace or characters; by default the model's own."""
     language: str | None = None
     """Code such as de, for the tokenizer and the splitting; by default the model's own."""
-    split_sentences: bool | None = None
+    split_sentences: Annotated[bool | None, Parameter(negative="--no-split-sentences")] = None
     """Let a line hold several sentences, each run on its own."""
     state: Literal["zero", "settled", "carry"] | None = None
     """How a sentence starts: zero, settled (alike), or carry (as bilm-tf and AllenNLP)."""
@@ -36,7 +36,7 @@ class ModelOptions:
     batch_tokens: int = 4096
     """Tokens in one step, padding among them: bounds the memory."""
     batch_size: int = 64
-    """Sentences in one step with --state carry."""
+    """With --state carry: sentences in one step, each going on where the one so many before it ended."""
 
     def load(self) -> Embedder:
         from ..embed.embedder import load

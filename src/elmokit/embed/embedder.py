@@ -18,7 +18,17 @@ from ..settings import check
 from ..text.batching import buckets, windows
 from ..text.config import TextConfig
 from ..text.tokens import tokenizer as get_tokenizer
-from ..weights.load import Source, load_bilm
+from ..weights.bundle import Provenance
+from ..weights.load import Source, load_bilm, read_weights
+from .language_model import (
+    Perplexity,
+    Start,
+    TokenScores,
+    log_probs,
+    perplexity,
+    substitutes,
+    vocabulary_of,
+)
 from .reading import Item, Sentence, items
 from .vectors import SentenceVectors, Vectors
 
@@ -41,8 +51,9 @@ def load(
     batch_size: int = 64,
 ) -> Embedder:
     """The model of any source, ready to embed; the settings are those of `Embedder`."""
-    return Embedder(
-        load_bilm(source),
+    bundle = read_weights(source, softmax=False, checksum=False)
+    embedder = Embedder(
+        bundle.build(),
         state=state,
         device=device,
         precision=precision,
@@ -52,6 +63,8 @@ def load(
         batch_tokens=batch_tokens,
         batch_size=batch_size,
     )
+    embedder.source, embedder.provenance = source, bundle.provenance
+    return embedder
 
 
 class Embedder:
@@ -89,7 +102,9 @@ class Embedder:
         self.batch_tokens = batch_tokens
         self.batch_size = batch_size
         self.tokenizer = get_tokenizer(tokenizer or self.text.tokenizer, language=self.text.language)
-        self.bilm = bilm.to(device=_device(device), dtype=getattr(torch, precision)).eval()
+        self.source: Source | None = None
+        self.provenance: Provenance | None = None
+        self.bilm = bilm.to(device=choose_device(device), dtype=getattr(torch, precision)).eval()
         self.bilm.encode([])  # a model that cannot read tokens says so now
 
     def embed(self, sentences: Iterable[Sentence]) -> list[SentenceVectors]:
@@ -102,10 +117,47 @@ class Embedder:
         if self.state == "carry":
             yield from self._stream_carried(read)
             return
-        for window in windows(read, lambda item: len(item.tokens) + 1, self.batch_tokens * WINDOW_BATCHES):
+        for window in windows(read, lambda item: len(item.tokens) + 1, self._size):
             vectors = deque(self._independent(list(_sentences(window)), self.state))
             for item in window:
                 yield self._together(item, vectors)
+
+    def score(self, sentences: Iterable[Sentence]) -> Iterator[TokenScores]:
+        """How likely the language model finds each token, in each direction; lazily, in input order."""
+        bilm = self.language_model()
+        for window in windows(
+            items(sentences, self.text, self.tokenizer), lambda item: len(item.tokens) + 2, self._size
+        ):
+            tokens = [item.tokens for item in window]
+            found = dict(log_probs(bilm, tokens, start=self._start(), batch_tokens=self.batch_tokens))
+            yield from (TokenScores.of(sentence, found[i]) for i, sentence in enumerate(tokens))
+
+    def perplexity(self, sentences: Iterable[Sentence]) -> Perplexity:
+        """How well the language model predicts a text: exact, over its whole vocabulary."""
+        read = items(sentences, self.text, self.tokenizer)
+        return perplexity(self.language_model(), _sentences(read), start=self._start(), batch_tokens=self.batch_tokens)
+
+    def substitutes(self, sentence: Sentence, position: int, *, n: int = 10) -> list[tuple[str, float]]:
+        """The `n` likeliest words in place of token `position`, and their probabilities."""
+        (item,) = items([sentence], self.text, self.tokenizer)
+        return substitutes(self.language_model(), item.tokens, position, n=n, start=self._start())
+
+    def language_model(self) -> BiLM:
+        """The biLM with its softmax, which is read when first asked for: embedding does not need it."""
+        if self.bilm.softmax is None and self.source is not None:
+            weight = next(self.bilm.parameters())
+            self.bilm = load_bilm(self.source, softmax=True).to(device=weight.device, dtype=weight.dtype)
+        vocabulary_of(self.bilm)
+        return self.bilm
+
+    def _start(self) -> Start:
+        if self.state == "carry":
+            raise SettingsError("a score is of sentences each on its own", hint='load with state="settled" or "zero"')
+        return self.state
+
+    @property
+    def _size(self) -> int:
+        return self.batch_tokens * WINDOW_BATCHES
 
     def _stream_carried(self, read: Iterable[Item]) -> Iterator[SentenceVectors]:
         state = self.bilm.start("zero", 0)
@@ -172,9 +224,10 @@ def _text_config(
     return config
 
 
-def _device(name: str) -> torch.device:
+def choose_device(name: str, *, index: int = 0) -> torch.device:
+    """The device of that name; `auto` is GPU number `index` where there is one, else the CPU."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device(f"cuda:{index}" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
         torch.empty(0, device=device)

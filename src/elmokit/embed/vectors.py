@@ -25,6 +25,10 @@ class SentenceVectors:
     """Where each token stands in the raw text; None where tokens were given."""
     directions: tuple[str, ...] = ("forward", "backward")
 
+    def __repr__(self) -> str:
+        tokens = " ".join(self.tokens[:8]) + (" ..." if len(self.tokens) > 8 else "")
+        return f"SentenceVectors({tokens!r}, layers={self.layers.shape} {self.layers.dtype})"
+
     def __len__(self) -> int:
         return len(self.tokens)
 

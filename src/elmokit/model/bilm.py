@@ -15,7 +15,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any, Literal, get_args
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..errors import DataError
@@ -50,10 +50,7 @@ class BiLM(nn.Module):
         """Token lists to a batch on this model's device."""
         for i, sentence in enumerate(sentences):
             if isinstance(sentence, str):
-                raise DataError(
-                    f"sentence {i} is a text, expected a list of tokens: {sentence[:40]!r}",
-                    hint="split it into tokens, or use elmokit.load(...).embed, which does",
-                )
+                raise DataError(f"sentence {i} is a text, not a list of tokens: {sentence[:40]!r}", hint="split it")
         characters, reads_words = self.config.characters, self.config.words is not None
         if reads_words and self.vocabulary is None:
             raise DataError("this model reads words and has no vocabulary", hint="put its vocab.txt beside the weights")
@@ -89,8 +86,9 @@ class BiLM(nn.Module):
             raise DataError(f"a state of {found} was given, expected (direction, layer, row) {expected}")
         outputs, states = [], []
         for i, direction in enumerate(directions):
-            output, end = self._run(direction, x, mask, (state.cell[i], state.hidden[i]))
-            outputs.append(output)
+            stack, backward = getattr(self, f"{direction}_lstm"), direction == "backward"
+            output, end = stack(reverse(x, mask) if backward else x, (state.cell[i], state.hidden[i]), mask=mask)
+            outputs.append((reverse(output, mask) if backward else output) * mask[None, :, :, None])
             states.append(end)
         layers = torch.cat([torch.cat([x] * len(directions), dim=2)[None], torch.cat(outputs, dim=3)])
         if marks == "drop":
@@ -113,6 +111,15 @@ class BiLM(nn.Module):
             self._settled = (weights, self._settle())
         return self._settled[1].expand(n_rows)
 
+    def softmax_weights(self) -> tuple[Float[Tensor, "word dim"], Float[Tensor, "word"]]:
+        """Weights and bias that predict a word, for both directions."""
+        if self.softmax is None:
+            raise DataError("this model carries no softmax", hint="language model answers need the whole model")
+        if self.softmax.weight is not None:
+            return self.softmax.weight, self.softmax.bias
+        assert self.token_layer.words is not None
+        return self.token_layer.words.weight[1:], self.softmax.bias
+
     @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
@@ -121,19 +128,6 @@ class BiLM(nn.Module):
         """Numbers that were trained: the padding rows of embeddings are not among them."""
         embeddings = [m for m in self.modules() if isinstance(m, nn.Embedding)]
         return sum(p.numel() for p in self.parameters()) - sum(e.embedding_dim for e in embeddings)
-
-    def _run(
-        self,
-        direction: Direction,
-        x: Float[Tensor, "batch time dim"],
-        mask: Bool[Tensor, "batch time"],
-        state: tuple[Tensor, Tensor],
-    ) -> tuple[Float[Tensor, "layer batch time dim"], tuple[Tensor, Tensor]]:
-        stack: LSTMStack = getattr(self, f"{direction}_lstm")
-        backward = direction == "backward"
-        output, end = stack(reverse(x, mask) if backward else x, mask, state)
-        output = reverse(output, mask) if backward else output
-        return output * mask[None, :, :, None], end
 
     def _from_ids(self, ids: Tensor) -> CharacterBatch:
         expected = self.config.characters and self.config.characters.max_characters_per_token
@@ -151,7 +145,7 @@ class BiLM(nn.Module):
     @torch.no_grad()
     def _settle(self) -> BiLMState:
         # The state is kept beyond the caller's inference mode and autocast, and so must not know them.
-        known = self.config.words is None or NEUTRAL_TOKEN in (self.vocabulary or ())
+        known = self.config.characters is not None or NEUTRAL_TOKEN in (self.vocabulary or ())
         batch = self.encode([[BEGIN, NEUTRAL_TOKEN, END] if known else [BEGIN, END]])
         state = self._zero_state(1, self.config.directions)
         with torch.autocast(self.device.type, enabled=False):

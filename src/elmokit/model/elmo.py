@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from ..errors import DataError
 from ..settings import check
-from .batch import BiLMOutput, BiLMState, CharacterBatch
+from .batch import BiLMState, CharacterBatch
 from .bilm import BiLM
 from .scalar_mix import LayerNorm, ScalarMix
 
@@ -79,7 +79,10 @@ class Elmo(nn.Module):
         word_vectors: Float[Tensor, "batch token static"] | None = None,
     ) -> ElmoOutput:
         """`word_vectors`, the caller's own for the same tokens, stand before each mix: [static ; ELMo]."""
-        output = self._layers(batch, state)
+        if state is None:
+            state = self.bilm.start(self.start, len(batch if isinstance(batch, Tensor) else batch.index))
+        with torch.set_grad_enabled(self.train_bilm and torch.is_grad_enabled()):
+            output = self.bilm(batch, state, marks="keep" if self.keep_sentence_boundaries else "drop")
         mixes = tuple(self.dropout(mix(output.layers, output.mask)) for mix in self.mixes)
         if word_vectors is not None:
             found, expected = tuple(word_vectors.shape[:2]), tuple(output.mask.shape)
@@ -93,12 +96,3 @@ class Elmo(nn.Module):
         if not self.train_bilm:
             self.bilm.eval()
         return self
-
-    def _layers(self, batch: CharacterBatch | Tensor, state: BiLMState | None) -> BiLMOutput:
-        n_rows = len(batch if isinstance(batch, Tensor) else batch.index)
-        with torch.set_grad_enabled(self.train_bilm and torch.is_grad_enabled()):
-            return self.bilm(
-                batch,
-                self.bilm.start(self.start, n_rows) if state is None else state,
-                marks="keep" if self.keep_sentence_boundaries else "drop",
-            )

@@ -8,6 +8,9 @@ is faster is tested against it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -20,6 +23,7 @@ STEPS_AT_ONCE = 128
 
 Cell = Float[Tensor, "batch cell"]
 Hidden = Float[Tensor, "batch dim"]
+Steps = Bool[Tensor, "batch time"]
 
 
 class LSTMLayer(nn.Module):
@@ -38,18 +42,27 @@ class LSTMLayer(nn.Module):
         nn.init.zeros_(self.bias)
 
     def forward(
-        self, x: Float[Tensor, "batch time dim"], mask: Bool[Tensor, "batch time"], state: tuple[Cell, Hidden]
+        self,
+        x: Float[Tensor, "batch time dim"],
+        state: tuple[Cell, Hidden],
+        *,
+        mask: Steps | None = None,
+        begins: Steps | None = None,
     ) -> tuple[Float[Tensor, "batch time dim"], tuple[Cell, Hidden]]:
-        """Padding must come last; there the state stands still, so the one returned is that of the last token."""
+        """Where `mask` is False the state stands still (padding comes last); where `begins` is True it starts anew."""
         cell, hidden = state
         outputs: list[Tensor] = []
-        steps = mask.unsqueeze(2).unbind(dim=1)
         for inputs in torch.split(x, STEPS_AT_ONCE, dim=1):
-            for gates in F.linear(inputs, self.weight_ih, self._whole_bias()).unbind(dim=1):
-                present = steps[len(outputs)]
-                new_cell, new_hidden = self.step(gates, cell, hidden)
-                cell, hidden = torch.where(present, new_cell, cell), torch.where(present, new_hidden, hidden)
-                outputs.append(new_hidden)
+            for gates in F.linear(inputs, self.weight_ih, self.whole_bias()).unbind(dim=1):
+                t = len(outputs)
+                if begins is not None:
+                    cell, hidden = (past.masked_fill(begins[:, t, None], 0) for past in (cell, hidden))
+                past = cell, hidden
+                cell, hidden = self.step(gates, cell, hidden)
+                outputs.append(hidden)
+                if mask is not None:
+                    here = mask[:, t, None]
+                    cell, hidden = torch.where(here, cell, past[0]), torch.where(here, hidden, past[1])
         return torch.stack(outputs, dim=1) if outputs else x, (cell, hidden)
 
     def step(self, gates: Float[Tensor, "batch gate"], cell: Cell, hidden: Hidden) -> tuple[Cell, Hidden]:
@@ -60,7 +73,7 @@ class LSTMLayer(nn.Module):
             hidden = _clip(F.linear(hidden, self.weight_hr), self.config.proj_clip)
         return cell, hidden
 
-    def _whole_bias(self) -> Float[Tensor, "gate"]:
+    def whole_bias(self) -> Float[Tensor, "gate"]:
         if self.config.forget_bias == 0:
             return self.bias
         i, f, g, o = self.bias.chunk(4)
@@ -78,12 +91,21 @@ class LSTMStack(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch time dim"],
-        mask: Bool[Tensor, "batch time"],
         state: tuple[Float[Tensor, "layer batch cell"], Float[Tensor, "layer batch dim"]],
+        *,
+        mask: Steps | None = None,
+        begins: Steps | None = None,
+        dropout: float = 0.0,
+        run: Callable[..., Any] | None = None,
     ) -> tuple[Float[Tensor, "layer batch time dim"], tuple[Tensor, Tensor]]:
+        """`dropout` is on each layer's input, and so on what the skip connection adds, as published.
+
+        `run(layer, x, state, mask=, begins=)` is a faster way to do what a layer does.
+        """
         outputs, ends = [], []
         for i, (layer, *start) in enumerate(zip(self.layers, *state, strict=True)):
-            output, end = layer(x, mask, tuple(start))
+            x = F.dropout(x, dropout) if dropout else x
+            output, end = (run or LSTMLayer.__call__)(layer, x, tuple(start), mask=mask, begins=begins)
             x = output + x if self.skip and i > 0 else output
             outputs.append(x)
             ends.append(end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,14 +27,14 @@ MAX_DEFLATE_RATIO = 1100
 def opened(path: Path) -> Iterator[h5py.File]:
     import h5py
 
-    with _reading(path):
+    with reading(path):
         file = h5py.File(path, "r")
     with file:
         yield file
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def reading(path: Path) -> Iterator[None]:
     """Around HDF5's own code: what it raises over a damaged file has many types and one meaning."""
     try:
         yield
@@ -54,7 +55,7 @@ def datasets(file: h5py.File, path: Path) -> dict[str, h5py.Dataset]:
     problems: list[str] = []
     queue: list[tuple[str, h5py.Group]] = [("", file)]
     n_objects = 0
-    with _reading(path):
+    with reading(path):
         while queue:
             prefix, group = queue.pop()
             n_objects += len(group)
@@ -76,7 +77,7 @@ def datasets(file: h5py.File, path: Path) -> dict[str, h5py.Dataset]:
 
 def read_tensor(dataset: h5py.Dataset, path: Path) -> Tensor:
     """The numbers as float32."""
-    with _reading(path):
+    with reading(path):
         array = np.empty(dataset.shape, dtype=np.float32)
         if array.size:
             dataset.read_direct(array)
@@ -89,7 +90,7 @@ def _unsound(dataset: h5py.Dataset) -> list[str]:
         return ["keeps its numbers in another file"]
     if dataset.dtype.kind != "f" or dataset.shape is None:
         return []  # whoever needs it says what was expected
-    stored, claimed = dataset.id.get_storage_size(), dataset.size * dataset.dtype.itemsize
+    stored, claimed = dataset.id.get_storage_size(), math.prod(dataset.shape) * dataset.dtype.itemsize
     allowed = stored * (MAX_DEFLATE_RATIO if dataset.compression else 1)
     if claimed > allowed:
         return [f"claims {claimed:,} bytes, the file holds {stored:,}"]

@@ -5,7 +5,6 @@ Given by the user, or found beside the weights by what it contains, or else the 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,9 +14,12 @@ from ..errors import ShapeMismatch, WeightsError, all_at_once
 from ..model.config import Activation, BiLMConfig, State
 from ..settings import from_plain, to_plain
 from ..text.config import TextConfig
+from .json_file import read_object
 
 MAX_BYTES = 1 << 20
 """No published options file comes near."""
+
+_HINT = "give the options.json that was published with the weights"
 
 _TRAINING_KEYS = (
     "n_train_tokens",
@@ -52,7 +54,7 @@ class Options:
 
 def read_options(path: Path) -> Options:
     """Read a file that is meant to be options; whatever is wrong with it is an error."""
-    return _parse(_json(path), where=str(path), origin=path.name)
+    return _parse(_object(path), where=str(path), origin=path.name)
 
 
 def options_beside(weights: Path) -> list[Options]:
@@ -67,7 +69,7 @@ def options_beside(weights: Path) -> list[Options]:
             found.append(read_options(path))
             continue
         try:
-            data = _json(path)
+            data = _object(path)
         except WeightsError:
             continue
         if _looks_like_options(data):
@@ -122,29 +124,18 @@ def to_options(config: BiLMConfig) -> dict[str, Any]:
     return options
 
 
-def _json(path: Path) -> Any:
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise WeightsError(f"{path}: {path.stat().st_size:,} bytes, too large for options", hint="is it weights?")
-        return json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise WeightsError(
-            f"{path}: cannot be read as options: not JSON ({str(error)[:80]})",
-            hint="give the options.json that was published with the weights",
-        ) from error
-    except OSError as error:
-        raise WeightsError(f"{path}: cannot be read ({error.strerror})", hint="check the path") from error
+def _object(path: Path) -> dict[str, Any]:
+    return read_object(path, max_bytes=MAX_BYTES, hint=_HINT)
 
 
-def _looks_like_options(data: Any) -> bool:
-    return isinstance(data, dict) and isinstance(data.get("lstm"), dict) and "dim" in data["lstm"]
+def _looks_like_options(data: Mapping[str, Any]) -> bool:
+    return isinstance(data.get("lstm"), dict) and "dim" in data["lstm"]
 
 
-def _parse(data: Any, *, where: str, origin: str) -> Options:
+def _parse(data: Mapping[str, Any], *, where: str, origin: str) -> Options:
     if not _looks_like_options(data):
         raise WeightsError(
-            f"{where}: cannot be read as options: expected an object with 'lstm': {{'dim': ...}}",
-            hint="give the options.json that was published with the weights",
+            f"{where}: cannot be read as options: expected an object with 'lstm': {{'dim': ...}}", hint=_HINT
         )
     lstm, cnn, ours = _Table(data, "lstm"), _Table(data, "char_cnn"), _Table(data, "elmokit")
     options = Options(
@@ -174,10 +165,9 @@ def _said_shape(lstm: _Table, cnn: _Table, data: Mapping[str, Any]) -> dict[str,
         "lstm.n_layers": lstm.get("n_layers", int, default=1),
         "char_cnn.filters": cnn.get("filters", list),
         "char_cnn.n_highway": cnn.get("n_highway", int, default=0 if reads_characters else None),
-        "char_cnn.embedding.dim": _Table(cnn.data, "embedding", cnn.problems).get("dim", int),
+        "char_cnn.embedding.dim": _Table(cnn.data, "char_cnn.embedding", cnn.problems).get("dim", int),
+        "bidirectional": data.get("bidirectional"),
     }
-    if isinstance(data.get("bidirectional"), bool):
-        said["bidirectional"] = data["bidirectional"]
     return {key: value for key, value in said.items() if value is not None}
 
 
@@ -206,7 +196,7 @@ class _Table:
         self.name = name
         self.problems = [] if problems is None else problems
         self.data: Mapping[str, Any] = {}
-        table = data.get(name)
+        table = data.get(name.rpartition(".")[2])
         if isinstance(table, dict):
             self.data = table
         elif table is not None:

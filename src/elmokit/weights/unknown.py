@@ -7,12 +7,29 @@ from pathlib import Path
 from ..errors import UnknownFormat, WeightsError
 
 
-def refuse_by_content(path: Path) -> UnknownFormat | WeightsError:
-    """The error for a file that no format reads: what it is, as far as its beginning tells."""
+def refuse(path: Path) -> UnknownFormat | WeightsError:
+    """The error for a source that no format reads; of a folder, for the file in it that is called weights."""
+    if path.is_file():
+        return _refuse_file(path)
+    names = sorted(file.name for file in path.iterdir())
+    for name in names:
+        if name.endswith((".hdf5", ".h5")) and (path / name).is_file():
+            return _refuse_file(path / name)
+    found = f"found {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}" if names else "it is empty"
+    return UnknownFormat(
+        f"{path}: no model in this folder: {found}",
+        hint="expected elmokit's own config.json and model.safetensors, or one HDF5 file of weights",
+    )
+
+
+def _refuse_file(path: Path) -> UnknownFormat | WeightsError:
+    """What the file is, as far as its beginning tells."""
     with path.open("rb") as file:
         head = file.read(512)
+    if head[8:10] == b'{"':
+        return UnknownFormat(f"{path}: safetensors without elmokit's config.json", hint="name its model's folder")
     for begins, what, hint in _KNOWN:
-        if head.startswith(begins):
+        if head.lstrip().startswith(begins):
             return UnknownFormat(f"{path}: {what}, expected weights", hint=hint)
     if not head:
         return WeightsError(f"{path}: the file is empty, expected weights", hint="fetch it again")

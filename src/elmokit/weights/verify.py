@@ -17,7 +17,7 @@ SENTENCES = (("The", "river", "bank", "flooded", "."), ("Übermäßig", "naïve"
 def verify_copy(bundle: WeightBundle, written: Path) -> str:
     """Read `written` again and compare every tensor bit for bit, and vectors; returns what was compared."""
     copy = read_weights(written)
-    held = bundle if copy.config.softmax else bundle.without_softmax()
+    held = (bundle if copy.config.softmax else bundle.without_softmax()).with_forget_bias(copy.config.lstm.forget_bias)
     problems = [] if copy.config == held.config else ["the config is another"]
     problems += [
         f"{name} differs" for name, tensor in held.tensors.items() if not _equal(tensor, copy.tensors.get(name))

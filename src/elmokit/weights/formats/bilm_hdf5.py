@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 from ...errors import DataError, SettingsError, ShapeMismatch, WeightsError, all_at_once
@@ -20,12 +19,15 @@ from ...model.config import BiLMConfig
 from ...text.vocabulary import BEGIN, END, Vocabulary
 from .. import hdf5
 from ..bilm_shape import config_of, standard_names
-from ..bundle import Provenance, WeightBundle, check_finite, check_shapes, expected_shapes
+from ..bundle import Provenance, WeightBundle, check_finite, check_shapes, check_sizes, expected_shapes
 from ..key_map import Entry, bilm_entries
 from ..options import Options, check_agreement, differences, options_beside, read_options, to_options
 
 if TYPE_CHECKING:
     import h5py
+
+TENSORFLOW_FORGET_BIAS = 1.0
+"""TensorFlow's cell adds it when it runs, so it is not in the file."""
 
 _CHARACTERS = "token_layer.characters.embedding.weight"
 _STANDARD_ROWS = 262
@@ -71,6 +73,7 @@ class BilmHdf5:
 
     def write(self, bundle: WeightBundle, target: Path) -> list[Path]:
         _refuse_what_it_cannot_hold(bundle.config)
+        bundle = bundle.with_forget_bias(TENSORFLOW_FORGET_BIAS)
         weights, options, vocabulary = files = _target_files(target)
         weights.parent.mkdir(parents=True, exist_ok=True)
         with beside(weights) as temporary:
@@ -88,14 +91,15 @@ BILM_HDF5 = BilmHdf5()
 
 
 def _holds_lstm(path: Path) -> bool:
-    with hdf5.opened(path) as file:
-        return any("rnn" in name.lower() for name in file)
+    with hdf5.opened(path) as file, hdf5.reading(path):
+        return bool(file.visit(lambda name: True if "rnn" in name.lower() else None))
 
 
 def _shape(found: Mapping[str, h5py.Dataset], weights: Path) -> tuple[BiLMConfig, list[Entry]]:
     shapes = {name: tuple(dataset.shape or ()) for name, dataset in found.items()}
     config = config_of(shapes, str(weights))
-    entries, ours = bilm_entries(config), expected_shapes(config)
+    ours = expected_shapes(config, where=str(weights))
+    entries = bilm_entries(config)
     check_shapes(
         shapes,
         {entry.theirs: entry.their_shape([ours[name] for name in entry.ours]) for entry in entries},
@@ -147,7 +151,9 @@ def _with_options(config: BiLMConfig, options: Options, weights: Path) -> BiLMCo
         )
     except SettingsError as error:
         raise WeightsError(f"{weights}: {options.origin}: {error.message}", hint="correct the options") from error
-    return dataclasses.replace(config, lstm=lstm, characters=characters, state=options.state, text=options.text)
+    config = dataclasses.replace(config, lstm=lstm, characters=characters, state=options.state, text=options.text)
+    check_sizes(config, where=f"{weights}: {options.origin}")
+    return config
 
 
 def _with_rows(config: BiLMConfig, n_characters: int) -> BiLMConfig:
@@ -183,7 +189,7 @@ def _unusual(config: BiLMConfig, names: Mapping[str, str], used: set[str]) -> li
 
 def _vocabulary(folder: Path, n_words: int) -> Vocabulary | None:
     """The word list beside a model that reads words: the one with a line for each row."""
-    candidates = [path for path in sorted(folder.glob("*.txt")) if "vocab" in path.name.lower()]
+    candidates = [path for path in sorted(folder.glob("*.txt")) if "vocab" in path.name.lower() and path.is_file()]
     found = {path: Vocabulary.read(path) for path in candidates}
     for path, vocabulary in found.items():
         if len(vocabulary) == n_words:
@@ -197,9 +203,9 @@ def _vocabulary(folder: Path, n_words: int) -> Vocabulary | None:
 
 
 def _refuse_what_it_cannot_hold(config: BiLMConfig) -> None:
-    if config.characters is not None and config.words is not None:
+    if config.words is not None and (config.characters is not None or config.projection):
         raise WeightsError(
-            "bilm HDF5 has no place for a model that reads words beside characters",
+            "bilm HDF5 has no place for a model that reads words beside characters, or projects them",
             hint="convert it to the native format: --to native",
         )
 
@@ -218,14 +224,5 @@ def _write_tensors(bundle: WeightBundle, path: Path) -> None:
 
     with h5py.File(path, "w") as file:
         for entry in bilm_entries(bundle.config):
-            ours = [_as_tensorflow_has_it(name, bundle) for name in entry.ours]
+            ours = [bundle.tensors[name].float() for name in entry.ours]
             file.create_dataset(entry.theirs, data=entry.layout.write(*ours).numpy(), dtype="float32")
-
-
-def _as_tensorflow_has_it(name: str, bundle: WeightBundle) -> Tensor:
-    """TensorFlow adds 1 to the forget gate itself, so what another source adds beside its bias goes into it."""
-    tensor, to_add = bundle.tensors[name].float(), bundle.config.lstm.forget_bias - 1.0
-    if to_add == 0 or not (name.split(".")[0].endswith("_lstm") and name.endswith(".bias")):
-        return tensor
-    i, f, g, o = tensor.chunk(4)
-    return torch.cat([i, f + to_add, g, o])

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ...errors import ChecksumMismatch, UnknownFormat, WeightsError, all_at_once
@@ -20,10 +21,15 @@ from ...model.config import BiLMConfig
 from ...settings import from_plain, to_plain
 from ...text.vocabulary import Vocabulary
 from ..bundle import SOFTMAX, Provenance, WeightBundle, check_finite, check_shapes, expected_shapes
+from ..json_file import read_object
 
 CONFIG, MODEL, SOFTMAX_FILE, VOCABULARY = "config.json", "model.safetensors", "softmax.safetensors", "vocab.txt"
+RUN_BEST = "best"
+"""Where a run folder keeps its best model."""
 VERSION = 1
 MAX_CONFIG_BYTES = 16 << 20
+
+_HINT = "copy or convert the model again"
 
 
 class Native:
@@ -31,7 +37,9 @@ class Native:
 
     def weights_file(self, source: Path) -> Path | None:
         folder = source if source.is_dir() else source.parent
-        if source.is_file() and source.name != CONFIG and source.suffix != ".safetensors":
+        if not (folder / CONFIG).is_file() and source.is_dir():
+            folder = folder / RUN_BEST
+        if source.is_file() and source.name not in (CONFIG, MODEL):
             return None
         return folder / MODEL if _is_ours(folder / CONFIG) else None
 
@@ -44,13 +52,19 @@ class Native:
         config = from_plain(BiLMConfig, described.get("bilm", {}), where=f"{folder / CONFIG}: bilm")
         tensors = {name: t for path in files if path.suffix == ".safetensors" for name, t in _tensors(path).items()}
         vocabulary = Vocabulary.read(folder / VOCABULARY) if folder / VOCABULARY in files else None
-        origin = from_plain(Provenance, described.get("provenance", {}), where=f"{folder / CONFIG}: provenance")
+        stored = from_plain(Provenance, described.get("provenance", {}), where=f"{folder / CONFIG}: provenance")
         if not softmax:
             config = dataclasses.replace(config, softmax=None)
         found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-        check_shapes(found, expected_shapes(config), where=str(folder), hint="copy or convert the model again")
+        check_shapes(found, expected_shapes(config, where=str(folder)), where=str(folder), hint=_HINT, exactly=True)
+        _check_types(tensors, str(folder))
         check_finite(tensors.items(), where=str(folder))
-        return WeightBundle(config=config, tensors=tensors, provenance=origin, vocabulary=vocabulary)
+        return WeightBundle(
+            config=config,
+            tensors=tensors,
+            provenance=_provenance(stored, folder, described["files"][MODEL]),
+            vocabulary=vocabulary,
+        )
 
     def write(self, bundle: WeightBundle, target: Path) -> list[Path]:
         target.mkdir(parents=True, exist_ok=True)
@@ -67,7 +81,7 @@ class Native:
             "format": "elmokit",
             "format_version": VERSION,
             "bilm": to_plain(bundle.config),
-            "provenance": to_plain(bundle.provenance),
+            "provenance": bundle.provenance.converted_from or to_plain(bundle.provenance),
             "files": {path.name: sha256(path) for path in files},
         }
         with beside(target / CONFIG) as temporary:
@@ -78,18 +92,27 @@ class Native:
 NATIVE = Native()
 
 
+def _provenance(stored: Provenance, folder: Path, checksum: str) -> Provenance:
+    """Of these files; of those that they were made from, if they were."""
+    converted = {} if stored.format == "native" else to_plain(stored)
+    return dataclasses.replace(
+        stored, format="native", source=folder.name, sha256=checksum, options="", converted_from=converted
+    )
+
+
 def _is_ours(path: Path) -> bool:
     return path.is_file() and _config(path).get("format") == "elmokit"
 
 
+def _check_types(tensors: Mapping[str, Tensor], where: str) -> None:
+    others = {name: tensor.dtype for name, tensor in tensors.items() if tensor.dtype != torch.float32}
+    if others:
+        problems = [f"{name} holds {dtype}, expected {torch.float32}" for name, dtype in others.items()]
+        raise WeightsError(all_at_once(problems, where), hint=_HINT)
+
+
 def _config(path: Path) -> dict[str, Any]:
-    try:
-        if path.stat().st_size > MAX_CONFIG_BYTES:
-            raise WeightsError(f"{path}: {path.stat().st_size:,} bytes, too large for a config", hint="copy it again")
-        described = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise WeightsError(f"{path}: not JSON ({str(error)[:80]})", hint="copy or convert the model again") from error
-    return described if isinstance(described, dict) else {}
+    return read_object(path, max_bytes=MAX_CONFIG_BYTES, hint=_HINT)
 
 
 def _checked_files(folder: Path, described: Mapping[str, Any], *, softmax: bool) -> list[Path]:
@@ -105,10 +128,10 @@ def _checked_files(folder: Path, described: Mapping[str, Any], *, softmax: bool)
     wanted = [folder / name for name in files if softmax or name != SOFTMAX_FILE]
     missing = [path.name for path in wanted if not path.is_file()]
     if missing:
-        raise WeightsError(f"{folder}: {', '.join(missing)} missing", hint="copy or convert the model again")
+        raise WeightsError(f"{folder}: {', '.join(missing)} missing", hint=_HINT)
     wrong = [f"{path.name} is not the file that was written" for path in wanted if sha256(path) != files[path.name]]
     if wrong:
-        raise ChecksumMismatch(all_at_once(wrong, str(folder)), hint="copy or convert the model again")
+        raise ChecksumMismatch(all_at_once(wrong, str(folder)), hint=_HINT)
     return wanted
 
 
@@ -119,12 +142,12 @@ def _tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (SafetensorError, ValueError, KeyError) as error:
-        raise WeightsError(f"{path}: damaged: {str(error)[:120]}", hint="copy or convert the model again") from error
+        raise WeightsError(f"{path}: damaged: {str(error)[:120]}", hint=_HINT) from error
 
 
 def _save(tensors: Mapping[str, Tensor], path: Path) -> Path:
     from safetensors.torch import save_file
 
     with beside(path) as temporary:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary)
+        save_file({name: tensor.float().contiguous() for name, tensor in tensors.items()}, temporary)
     return path

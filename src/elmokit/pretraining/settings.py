@@ -126,6 +126,28 @@ class ScheduleSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StartSettings:
+    """What a run starts from, where it adapts a model instead of beginning at random."""
+
+    model: str | None = None
+    """Any source that `elmokit.load` takes. Its shape is kept; its softmax, if any, is mapped to the new words."""
+    options: str | None = None
+    """Its options.json, where it does not lie beside it."""
+    frozen_share: float = 0.05
+    """Share of the run in which the softmax alone learns."""
+    frozen_share_without_softmax: float = 0.4
+    """The same where the softmax is new: a biLM must not follow one that knows nothing."""
+    rate_decay: float = 0.5
+    """How much slower each layer learns than the one above it, the softmax being the top."""
+
+    def __post_init__(self) -> None:
+        check(
+            (0 <= self.frozen_share < 1, f"frozen_share must be in [0, 1), found {self.frozen_share}"),
+            (0 < self.rate_decay <= 1, f"rate_decay must be in (0, 1], found {self.rate_decay}"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class PretrainSettings:
     """A whole run. The same settings on the same text and machine give the same model."""
 
@@ -135,6 +157,7 @@ class PretrainSettings:
     batch: BatchSettings = field(default_factory=BatchSettings)
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
     schedule: ScheduleSettings
+    start: StartSettings = field(default_factory=StartSettings)
     seed: int = 0
     device: str = "auto"
     precision: Literal["float32", "bfloat16"] = "bfloat16"

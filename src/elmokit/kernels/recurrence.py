@@ -1,0 +1,136 @@
+"""One layer's recurrence with its own backward pass, for training where a kernel launch or a small matrix is dear.
+
+What it saves against PyTorch's autograd: gates and cells are kept in four tensors instead of a graph of some forty
+nodes a step, and the gradients of the weights are one product over all steps instead of one for each. Matrices are
+multiplied in `dtype`; sums, gates and cells stay float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Clips:
+    """Bounds of the cell and of the projected output."""
+
+    cell: float | None
+    projection: float | None
+
+
+def recurrence(
+    gates: Tensor,
+    weights: tuple[Tensor, Tensor | None],
+    state: tuple[Tensor, Tensor],
+    clips: Clips,
+    begins: Tensor | None,
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """`gates` (time, batch, 4 cells) hold what the inputs contribute, bias and all; `begins` (time, batch) resets.
+
+    Returns (time, batch, dim) outputs and the last state, through which no gradient flows back: the published training
+    cuts it there.
+    """
+    outputs, cell, hidden = _Recurrence.apply(gates, *weights, *state, clips, begins)  # type: ignore[no-untyped-call]
+    return outputs, (cell, hidden)
+
+
+class _Recurrence(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        gates: Tensor,
+        weight_hh: Tensor,
+        weight_hr: Tensor | None,
+        cell: Tensor,
+        hidden: Tensor,
+        clips: Clips,
+        begins: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        n_steps, n_rows, n_cells = len(gates), *cell.shape
+        dtype, real = weight_hh.dtype, cell.dtype
+        active = torch.empty(gates.shape, dtype=real, device=gates.device)
+        cells = torch.empty(n_steps + 1, n_rows, n_cells, dtype=real, device=gates.device)
+        inner = torch.empty(n_steps, n_rows, n_cells, dtype=dtype, device=gates.device)
+        hiddens = torch.empty(n_steps + 1, *hidden.shape, dtype=dtype, device=gates.device)
+        cells[0], hiddens[0] = cell, hidden
+        by_hidden, by_inner = weight_hh.t(), None if weight_hr is None else weight_hr.t()
+        for t in range(n_steps):
+            now = torch.add(gates[t], _before(hiddens, begins, t) @ by_hidden, out=active[t])
+            i, f, g, o = now.chunk(4, dim=1)
+            now[:, : 2 * n_cells].sigmoid_()
+            g.tanh_()
+            o.sigmoid_()
+            new = torch.mul(f, _before(cells, begins, t), out=cells[t + 1]).addcmul_(i, g)
+            if clips.cell is not None:
+                new.clamp_(-clips.cell, clips.cell)
+            inner[t] = o * new.tanh()
+            if by_inner is None:
+                hiddens[t + 1] = inner[t]
+            else:
+                torch.mm(inner[t], by_inner, out=hiddens[t + 1])
+                if clips.projection is not None:
+                    hiddens[t + 1].clamp_(-clips.projection, clips.projection)
+        ctx.save_for_backward(active, cells, inner, hiddens, weight_hh, weight_hr, begins)
+        ctx.clips = clips
+        ctx.set_materialize_grads(False)
+        ends = cells[-1].clone(), hiddens[-1].to(real)
+        ctx.mark_non_differentiable(*ends)
+        return hiddens[1:].to(gates.dtype), *ends
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+        active, cells, inner, hiddens, weight_hh, weight_hr, begins = ctx.saved_tensors
+        n_steps, n_rows, n_cells = inner.shape
+        dtype, real = weight_hh.dtype, cells.dtype
+        grad_gates = torch.empty(n_steps, n_rows, 4 * n_cells, dtype=dtype, device=grad.device)
+        grad_projected = torch.empty(n_steps, n_rows, hiddens.shape[2], dtype=dtype, device=grad.device)
+        grad_hidden = torch.zeros(n_rows, hiddens.shape[2], dtype=real, device=grad.device)
+        grad_cell = torch.zeros(n_rows, n_cells, dtype=real, device=grad.device)
+        for t in reversed(range(n_steps)):
+            into = grad_hidden.add_(grad[t])
+            if weight_hr is None:
+                into_inner = into
+            else:
+                if ctx.clips.projection is not None:
+                    into = _inside(into, hiddens[t + 1], ctx.clips.projection)
+                grad_projected[t] = into
+                into_inner = (grad_projected[t] @ weight_hr).to(real)
+            i, f, g, o = active[t].chunk(4, dim=1)
+            shown = cells[t + 1].tanh()
+            grad_cell.addcmul_(into_inner * o, 1 - shown.square())
+            into_cell = grad_cell
+            if ctx.clips.cell is not None:
+                into_cell = _inside(grad_cell, cells[t + 1], ctx.clips.cell)
+            for part, value in enumerate(
+                (
+                    into_cell * g * (i - i.square()),
+                    into_cell * _before(cells, begins, t) * (f - f.square()),
+                    into_cell * i * (1 - g.square()),
+                    into_inner * shown * (o - o.square()),
+                )
+            ):
+                grad_gates[t, :, part * n_cells : (part + 1) * n_cells] = value
+            grad_cell = into_cell * f
+            grad_hidden = (grad_gates[t] @ weight_hh).to(real)
+            if begins is not None:
+                grad_cell.masked_fill_(begins[t, :, None], 0)
+                grad_hidden.masked_fill_(begins[t, :, None], 0)
+        flat = grad_gates.flatten(0, 1)
+        before = hiddens[:-1] if begins is None else hiddens[:-1].masked_fill(begins.unsqueeze(2), 0)
+        grad_hh = flat.t() @ before.flatten(0, 1)
+        grad_hr = None if weight_hr is None else grad_projected.flatten(0, 1).t() @ inner.flatten(0, 1)
+        return grad_gates, grad_hh, grad_hr, None, None, None, None
+
+
+def _before(states: Tensor, begins: Tensor | None, t: int) -> Tensor:
+    """The state that step t starts from: zero where a sentence begins."""
+    return states[t] if begins is None else states[t].masked_fill(begins[t, :, None], 0)
+
+
+def _inside(grad: Tensor, value: Tensor, bound: float) -> Tensor:
+    """No gradient where a value was clipped."""
+    return grad.masked_fill(value.abs() >= bound, 0)

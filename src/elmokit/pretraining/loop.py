@@ -1,0 +1,236 @@
+"""The training loop: steps, a rate that rises and falls, and everything that a run must remember to go on.
+
+What it remembers is little: weights, the optimizer's sums, each row's state, and a `Progress` of plain numbers. Chance
+is a function of (seed, step), and the reader's place is three numbers, so nothing else has a state.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from ..model.batch import BiLMState
+from ..model.bilm import BiLM
+from ..settings import from_plain, to_plain
+from .batches import Batches, LMBatch, Position
+from .objective import Objective
+from .parallel import mean, rank, side_by_side, world
+from .settings import OptimizerSettings, PretrainSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where a run stands, in plain numbers."""
+
+    step: int = 0
+    position: Position = dataclasses.field(default_factory=Position)
+    seconds: float = 0.0
+    """Spent over all resumes, preparation included."""
+    words: int = 0
+    best: float | None = None
+    best_step: int = 0
+    worse: int = 0
+    """Evaluations since the best."""
+    rollbacks: int = 0
+    average_loss: float | None = None
+    """Running mean, against which a spike is told."""
+
+
+class Diverged(Exception):
+    """The loss is not a number, or far above what it was."""
+
+
+class Trainer:
+    """The moving parts of a run, and how to take a step."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        batches: Batches,
+        settings: PretrainSettings,
+        *,
+        device: torch.device,
+        frozen_share: float = 0.0,
+    ) -> None:
+        self.objective = objective
+        self.module = nn.parallel.DistributedDataParallel(objective) if world() > 1 else objective
+        self.settings = settings
+        self.device = device
+        self.optimizer = build_optimizer(objective.bilm, settings, frozen_share=frozen_share)
+        self.batches = batches
+        self.progress = Progress()
+        self.state = self._zero_state()
+        self._reader: Iterator[tuple[LMBatch, Position]] | None = None
+
+    def step(self, share: float) -> float:
+        """One update; `share` is how much of the run is over. Returns the loss in nats."""
+        self.objective.train()
+        number = self.progress.step
+        losses = []
+        for part in range(self.settings.batch.accumulate):
+            batch, position = self._read()
+            losses.append(self._gradients(batch, seed=(self.settings.seed, self.progress.rollbacks, number, part)))
+        loss = float(torch.stack(losses).mean())
+        self._raise_if_diverged(loss)
+        norm = nn.utils.clip_grad_norm_(self.objective.parameters(), self.settings.optimizer.clip_norm)
+        if not torch.isfinite(norm):
+            raise Diverged(f"the gradient's norm is {float(norm)} at step {number + 1}")
+        rate = learning_rate(self.settings.optimizer, share) * 0.5**self.progress.rollbacks
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate * group["factor"] * (share >= group["frozen_until"])
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        n_words = batch.n_words * self.settings.batch.accumulate * world()
+        self._advance(loss, position, n_words)
+        return loss
+
+    def with_rows(self, rows: int) -> Trainer:
+        """A trainer of the same model whose batches are of another size."""
+        batch = dataclasses.replace(self.settings.batch, rows=rows)
+        settings = dataclasses.replace(self.settings, batch=batch)
+        return Trainer(self.objective, self.batches.with_rows(rows), settings, device=self.device)
+
+    def probe(self, n_steps: int) -> float:
+        """Words a second, from a few steps that change nothing."""
+        reader = self.batches(self.progress.position)
+        batch, _ = next(reader)
+        state = self.state
+        for i in range(n_steps + 1):
+            if i == 1:  # the first warms caches up
+                started = time.perf_counter()
+            self._gradients(batch, seed=(0, 0, i, 0))
+        self.optimizer.zero_grad(set_to_none=True)
+        self.state = state
+        _synchronize(self.device)
+        return n_steps * batch.n_words * world() / (time.perf_counter() - started)
+
+    def gather(self) -> None:
+        """Bring every process's rows together: all take part, before the first one saves."""
+        parts = (("cell", self.state.cell), ("hidden", self.state.hidden))
+        self._all_rows = {name: side_by_side(rows, dim=2).contiguous() for name, rows in parts}
+
+    def save(self, folder: Path) -> None:
+        """Everything but the model's shape and words; `gather` comes first."""
+        save_file(dict(self.objective.bilm.state_dict()), folder / "weights.safetensors")
+        save_file(self._optimizer_tensors(), folder / "optimizer.safetensors")
+        save_file(
+            {"cell": self.state.cell.contiguous(), "hidden": self.state.hidden.contiguous()},
+            folder / "rows.safetensors",
+        )
+        (folder / "progress.json").write_text(json.dumps(to_plain(self.progress), indent=2) + "\n", encoding="utf-8")
+
+    def restore(self, folder: Path) -> None:
+        """Go on from a checkpoint."""
+        path = folder / "progress.json"
+        self.progress = from_plain(Progress, json.loads(path.read_text(encoding="utf-8")), where=str(path))
+        self.objective.bilm.load_state_dict(load_file(folder / "weights.safetensors", device=str(self.device)))
+        self._load_optimizer(load_file(folder / "optimizer.safetensors", device=str(self.device)))
+        rows = load_file(folder / "rows.safetensors", device=str(self.device))
+        own = slice(rank() * self.settings.batch.rows, (rank() + 1) * self.settings.batch.rows)
+        self.state = BiLMState(rows["cell"][:, :, own].clone(), rows["hidden"][:, :, own].clone())
+        self._reader = None
+
+    def _read(self) -> tuple[LMBatch, Position]:
+        if self._reader is None:
+            self._reader = self.batches(self.progress.position)
+        return next(self._reader)
+
+    def _gradients(self, batch: LMBatch, *, seed: tuple[int, ...]) -> Tensor:
+        """Add this batch's gradients, and carry its rows' state on."""
+        bfloat16 = self.settings.precision == "bfloat16"
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=bfloat16):
+            losses = self.module(batch.to(self.device), self.state, seed=seed)
+        scale = self.settings.optimizer.loss_scale / self.settings.batch.accumulate
+        (losses.mean * scale).backward()
+        self.state = BiLMState(losses.state.cell.detach().float(), losses.state.hidden.detach().float())
+        return mean(losses.mean.detach())
+
+    def _raise_if_diverged(self, loss: float) -> None:
+        usual = self.progress.average_loss
+        if not math.isfinite(loss) or (usual is not None and loss > max(usual + 3.0, 2 * usual)):
+            raise Diverged(f"the loss is {loss:.3g} at step {self.progress.step + 1}, it was {usual}")
+
+    def _advance(self, loss: float, position: Position, n_words: int) -> None:
+        usual = self.progress.average_loss
+        self.progress = dataclasses.replace(
+            self.progress,
+            step=self.progress.step + 1,
+            position=position,
+            words=self.progress.words + n_words,
+            average_loss=loss if usual is None else 0.99 * usual + 0.01 * loss,
+        )
+
+    def _zero_state(self) -> BiLMState:
+        config, rows = self.objective.bilm.config, self.settings.batch.rows
+        shape = (len(config.directions), config.lstm.n_layers, rows)
+        zeros = torch.zeros(*shape, config.lstm.dim), torch.zeros(*shape, config.token_dim)
+        return BiLMState(*(x.to(self.device) for x in zeros))
+
+    def _optimizer_tensors(self) -> dict[str, Tensor]:
+        """Sums by parameter name: an optimizer of another order or version reads them all the same."""
+        state = self.optimizer.state
+        return {
+            f"{key}:{name}": value.contiguous()
+            for name, parameter in self.objective.bilm.named_parameters()
+            for key, value in state.get(parameter, {}).items()
+            if isinstance(value, Tensor)
+        }
+
+    def _load_optimizer(self, tensors: dict[str, Tensor]) -> None:
+        parameters = dict(self.objective.bilm.named_parameters())
+        for key, value in tensors.items():
+            kind, _, name = key.partition(":")
+            # Adam counts its steps on the CPU.
+            self.optimizer.state[parameters[name]][kind] = value.cpu() if kind == "step" else value
+
+
+def build_optimizer(bilm: BiLM, settings: PretrainSettings, *, frozen_share: float) -> torch.optim.Optimizer:
+    """Groups by depth, for a run that adapts a model: the deeper the slower. Weight decay is for matrices alone."""
+    groups: dict[tuple[int, bool], dict[str, Any]] = {}
+    for name, parameter in bilm.named_parameters():
+        depth = 0 if settings.start.model is None else _depth(name, bilm.config.lstm.n_layers)
+        group = {
+            "params": [],
+            "factor": settings.start.rate_decay**depth,
+            "frozen_until": frozen_share if depth else 0.0,
+            "weight_decay": settings.optimizer.weight_decay if parameter.dim() > 1 else 0.0,
+        }
+        groups.setdefault((depth, parameter.dim() > 1), group)["params"].append(parameter)
+    rate = settings.optimizer.learning_rate
+    if settings.optimizer.name == "adagrad":
+        plain = [{**group, "weight_decay": 0.0} for group in groups.values()]
+        return torch.optim.Adagrad(plain, lr=rate, initial_accumulator_value=1.0)
+    return torch.optim.AdamW(list(groups.values()), lr=rate, betas=(0.9, settings.optimizer.beta2))
+
+
+def _depth(name: str, n_layers: int) -> int:
+    """0 for the softmax, then the LSTM's layers from the top, then the token layer."""
+    part, *rest = name.split(".")
+    if part == "softmax":
+        return 0
+    return n_layers - int(rest[1]) if part.endswith("_lstm") else n_layers + 1
+
+
+def learning_rate(settings: OptimizerSettings, share: float) -> float:
+    """A rise over `warmup` of the run, then half a cosine down to `decay_to` of the highest."""
+    share = min(1.0, max(0.0, share))
+    if share < settings.warmup:
+        return settings.learning_rate * share / settings.warmup
+    fallen = (share - settings.warmup) / (1 - settings.warmup)
+    low = settings.decay_to
+    return settings.learning_rate * (low + (1 - low) * 0.5 * (1 + math.cos(math.pi * fallen)))
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,407 @@
+"""One pretraining run, from text to `best/`: prepare, probe, train, evaluate, and stop or go on.
+
+Steps, evaluations and checkpoints count steps, not seconds, so that a run on the CPU that was killed and started again
+ends with the very weights of one that was not. A time budget alone counts seconds, over all resumes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from ..embed.embedder import choose_device
+from ..embed.language_model import Perplexity, perplexity
+from ..errors import RunError
+from ..model.bilm import BiLM
+from ..model.config import BiLMConfig, SoftmaxConfig
+from ..runs import Run
+from ..settings import from_plain, read_toml, to_plain
+from ..text.vocabulary import Vocabulary
+from ..weights.bundle import Provenance, WeightBundle
+from ..weights.load import write_weights
+from .batches import Batches
+from .card import write_card
+from .loop import Diverged, Progress, Trainer
+from .memory import refuse_what_does_not_fit, within_memory
+from .objective import Objective
+from .parallel import agreed, first_goes_first, local_rank, process_group, rank, world
+from .settings import PretrainSettings
+from .start import first_weights, start_vocabulary
+from .store import TokenStore, build_store
+
+MAX_ROLLBACKS = 3
+PROBE_STEPS = 10
+
+
+class Watch(Protocol):
+    """Who looks on: the command line's progress bar, or nobody."""
+
+    def say(self, message: str) -> None: ...
+    def stepped(self, progress: Progress, loss: float, left: float) -> None: ...
+    def evaluated(self, progress: Progress, found: Perplexity) -> None: ...
+
+
+class Nobody:
+    """Looks away."""
+
+    def say(self, message: str) -> None:
+        pass
+
+    def stepped(self, progress: Progress, loss: float, left: float) -> None:
+        pass
+
+    def evaluated(self, progress: Progress, found: Perplexity) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The text to train on, and the one to choose by."""
+
+    train: TokenStore
+    valid: TokenStore
+
+    def sentences(self, n_tokens: int | None) -> list[list[str]]:
+        """The validation text's sentences, up to so many tokens."""
+        words, store = list(self.valid.words()), self.valid
+        ends = store.sentence_starts[1:]
+        n = len(ends) if n_tokens is None else max(1, int((ends <= n_tokens).sum()))
+        starts = store.sentence_starts
+        return [[words[i] for i in store.ids[starts[k] : starts[k + 1]]] for k in range(n)]
+
+
+def pretrain(settings: PretrainSettings, folder: str | Path, *, watch: Watch | None = None) -> dict[str, Any]:
+    """Train as `settings` say, or go on where this folder's run stopped. Returns what result.json holds."""
+    started = time.perf_counter()
+    watch = watch or Nobody()
+    run = Run(Path(folder))
+    device = choose_device(settings.device, index=local_rank())
+    with process_group(device):
+        watch = watch if rank() == 0 else Nobody()
+        finished = run.result()
+        if finished is not None:
+            _refuse_other_settings(run, settings)
+            watch.say(
+                f"{run.folder} is finished: perplexity {finished['perplexity']:.1f} after {finished['step']:,} steps"
+            )
+            return finished
+        return _Session(settings, run, device=device, watch=watch, started=started).result()
+
+
+class _Session:
+    """One start of a run, until it ends or is stopped."""
+
+    def __init__(
+        self, settings: PretrainSettings, run: Run, *, device: torch.device, watch: Watch, started: float
+    ) -> None:
+        self.settings, self.run, self.watch, self.started = settings, run, watch, started
+        with first_goes_first():
+            self.texts = prepare(settings, run, watch)
+        config = complete_config(settings, self.texts.train)
+        refuse_what_does_not_fit(config, device)
+        torch.manual_seed(settings.seed)
+        bilm, frozen_share = first_weights(config, settings.start, self.texts.train.vocabulary)
+        batches = Batches(
+            self.texts.train,
+            config,
+            rows=settings.batch.rows,
+            steps=settings.batch.steps,
+            block_tokens=settings.batch.block_tokens,
+            seed=settings.seed,
+            rank=rank(),
+            world=world(),
+        )
+        objective = Objective(bilm.to(device), settings.objective)
+        self.trainer = Trainer(objective, batches, settings, device=device, frozen_share=frozen_share)
+        self.sample = self.texts.sentences(settings.schedule.valid_tokens)
+        self.reserve = 0.02 * 60 * (settings.schedule.minutes or 0)
+        self._go_on()
+        self.before = self.trainer.progress.seconds - (time.perf_counter() - started)
+
+    def result(self) -> dict[str, Any]:
+        words_per_second = self._probe()
+        self.watch.say(self._plan(words_per_second))
+        with stop_on_interrupt() as stopping:
+            while not self._is_over():
+                self._step()
+                done = self.trainer.progress.step
+                if stopping.is_set():
+                    self._save()
+                    self.watch.say(f"stopped after step {done:,}; the same command goes on from there")
+                    raise KeyboardInterrupt
+                if done % self.settings.schedule.evaluate_every == 0:
+                    self._evaluate_and_save()
+        return self._finish()
+
+    def _go_on(self) -> None:
+        """From the last whole checkpoint, or from the first step, which is a checkpoint too."""
+        latest = self.run.latest(say=self.watch.say)
+        if latest is None:
+            self._save()
+            return
+        self.trainer.restore(latest)
+        if rank() == 0:
+            self.run.forget_after(self.trainer.progress.step)
+        self.watch.say(f"going on after step {self.trainer.progress.step:,}")
+
+    def _probe(self) -> float:
+        with within_memory(self.trainer):
+            return self.trainer.probe(PROBE_STEPS)
+
+    def _plan(self, words_per_second: float) -> str:
+        bilm, schedule, train = self.trainer.objective.bilm, self.settings.schedule, self.texts.train
+        epoch_minutes = self.trainer.batches.tokens_per_epoch / words_per_second / 60
+        if schedule.minutes is not None:
+            length = f"{schedule.minutes:g} minutes, about {schedule.minutes / epoch_minutes:.1f} epochs"
+        elif schedule.steps is not None:
+            n_words = schedule.steps * self.trainer.batches.rows * self.settings.batch.steps
+            length = f"{schedule.steps:,} steps, about {n_words / words_per_second / 60:.1f} minutes"
+        else:
+            length = f"{schedule.epochs:g} epochs, about {(schedule.epochs or 0) * epoch_minutes:.1f} minutes"
+        return (
+            f"{bilm.n_parameters() / 1e6:.1f} M parameters · {train.n_tokens:,} tokens, {train.n_words:,} words "
+            f"({train.oov_share:.1%} unknown) · {self.trainer.objective.softmax} softmax · {self.trainer.device} "
+            f"{self.settings.precision} · {words_per_second:,.0f} words/s · {length}"
+        )
+
+    def _seconds(self) -> float:
+        return agreed(self.before + time.perf_counter() - self.started)
+
+    def _share(self) -> float:
+        """How much of the run is over, counting the step to come."""
+        schedule, progress = self.settings.schedule, self.trainer.progress
+        shares = [0.0]
+        if schedule.steps is not None:
+            shares.append((progress.step + 1) / schedule.steps)
+        if schedule.epochs is not None:
+            shares.append((progress.words + 1) / (schedule.epochs * self.trainer.batches.tokens_per_epoch))
+        if schedule.minutes is not None:
+            shares.append(self._seconds() / max(1.0, 60 * schedule.minutes - self.reserve))
+        return max(shares)
+
+    def _is_over(self) -> bool:
+        schedule, progress = self.settings.schedule, self.trainer.progress
+        if schedule.patience is not None and progress.worse >= schedule.patience:
+            return True
+        if schedule.steps is not None and progress.step >= schedule.steps:
+            return True
+        if schedule.epochs is not None and progress.words >= schedule.epochs * self.trainer.batches.tokens_per_epoch:
+            return True
+        return schedule.minutes is not None and self._seconds() >= 60 * schedule.minutes - self.reserve
+
+    def _step(self) -> None:
+        share = self._share()
+        try:
+            loss = self.trainer.step(share)
+        except Diverged as error:
+            self._roll_back(error)
+            return
+        progress = self.trainer.progress
+        seconds = self._seconds()
+        self.watch.stepped(progress, loss, left=max(0.0, seconds / share - seconds))
+        if rank() == 0 and progress.step % max(1, self.settings.schedule.evaluate_every // 20) == 0:
+            self.run.log(
+                {"event": "train", "step": progress.step, "loss": loss, "words": progress.words, "seconds": seconds}
+            )
+
+    def _roll_back(self, error: Diverged) -> None:
+        rollbacks = self.trainer.progress.rollbacks + 1
+        latest = self.run.latest(say=self.watch.say)
+        if rollbacks > MAX_ROLLBACKS or latest is None:
+            raise RunError(f"{self.run.folder}: {error}, {rollbacks} times", hint="--set optimizer.learning_rate=...")
+        self.trainer.optimizer.zero_grad(set_to_none=True)
+        self.trainer.restore(latest)
+        self.trainer.progress = dataclasses.replace(self.trainer.progress, rollbacks=rollbacks)
+        self.watch.say(f"{error}: back to step {self.trainer.progress.step:,} at half the rate")
+
+    def _evaluate_and_save(self) -> None:
+        started = time.perf_counter()
+        found = evaluate(self.trainer.objective.bilm, self.sample)
+        progress = self.trainer.progress
+        better = progress.best is None or found.perplexity < progress.best
+        self.trainer.progress = dataclasses.replace(
+            progress,
+            best=found.perplexity if better else progress.best,
+            best_step=progress.step if better else progress.best_step,
+            worse=0 if better else progress.worse + 1,
+        )
+        self.watch.evaluated(self.trainer.progress, found)
+        if rank() == 0:
+            self.run.log({"event": "valid", "step": progress.step, "seconds": self._seconds(), **to_plain(found)})
+            if better:
+                self._write_model("best")
+        self._save()
+        all_tokens = self.texts.valid.n_tokens / max(1, found.tokens)
+        self.reserve = 1.5 * (time.perf_counter() - started) * max(1.0, all_tokens)
+
+    def _save(self) -> None:
+        self.trainer.progress = dataclasses.replace(
+            self.trainer.progress, seconds=self._seconds() if hasattr(self, "before") else self.trainer.progress.seconds
+        )
+        self.trainer.gather()
+        if rank() == 0:
+            self.run.save(self.trainer.progress.step, self.trainer.save)
+
+    def _finish(self) -> dict[str, Any]:
+        if self.trainer.progress.step % self.settings.schedule.evaluate_every or self.trainer.progress.best is None:
+            self._evaluate_and_save()
+        result: dict[str, Any] = {}
+        if rank() == 0:
+            self._write_model("last")
+            from ..weights.load import load_bilm
+
+            best = load_bilm(self.run.best, softmax=True).to(self.trainer.device)
+            found = evaluate(best, self.texts.sentences(None))
+            progress = self.trainer.progress
+            result = {
+                **to_plain(found),
+                "step": progress.step,
+                "best_step": progress.best_step,
+                "words": progress.words,
+                "epochs": progress.words / self.trainer.batches.tokens_per_epoch,
+                "seconds": self._seconds(),
+                "seed": self.settings.seed,
+            }
+            self.run.write_json("result.json", result)
+            write_card(self.run, self.settings, best, self.texts.train)
+        return result
+
+    def _write_model(self, name: str) -> None:
+        bilm, progress = self.trainer.objective.bilm, self.trainer.progress
+        training = {
+            "step": progress.step,
+            "words": progress.words,
+            "corpus": self.texts.train.fingerprint,
+            "seed": self.settings.seed,
+            "recipe": to_plain(self.settings)["optimizer"],
+        }
+        bundle = WeightBundle(
+            config=bilm.config,
+            tensors={key: value.detach().cpu().clone() for key, value in bilm.state_dict().items()},
+            provenance=Provenance(format="native", source=self.run.folder.name, training=training),
+            vocabulary=bilm.vocabulary,
+        )
+        with self.run.replacing(name) as folder:
+            write_weights(bundle, folder)
+
+
+def prepare(settings: PretrainSettings, run: Run, watch: Watch) -> Texts:
+    """The run folder and its token stores. A run that goes on must find the text and settings it began with."""
+    begun = run.exists
+    if begun:
+        _refuse_other_settings(run, settings)
+    elif rank() == 0:
+        run.create(settings, {"seed": settings.seed})
+    corpus = settings.corpus
+    store = build_store(
+        corpus.paths,
+        run.folder / "store",
+        text=settings.bilm.text,
+        vocabulary=Path(corpus.vocabulary) if corpus.vocabulary else _known_words(settings, run),
+        max_words=corpus.max_words,
+        min_count=corpus.min_count,
+        workers=corpus.workers,
+        rebuild=not begun or not (run.folder / "store").exists(),
+    )
+    if not store.reused:
+        watch.say(f"read {store.n_tokens:,} tokens in {store.n_sentences:,} sentences")
+    if not corpus.valid:
+        cut = store.tail_split(corpus.valid_share)
+        return Texts(store.slice(0, cut), store.slice(cut, store.n_sentences))
+    valid = build_store(
+        corpus.valid,
+        run.folder / "valid-store",
+        text=settings.bilm.text,
+        vocabulary=store.vocabulary,
+        workers=corpus.workers,
+        rebuild=not begun or not (run.folder / "valid-store").exists(),
+    )
+    return Texts(store, valid)
+
+
+def _known_words(settings: PretrainSettings, run: Run) -> Vocabulary | None:
+    """Where a model with a softmax is adapted: the new text's words, and then those that it knows."""
+    known = None if settings.start.model is None else start_vocabulary(settings.start)
+    if known is None:
+        return None
+    own = build_store(
+        settings.corpus.paths,
+        run.folder / "words-store",
+        text=settings.bilm.text,
+        max_words=settings.corpus.max_words,
+        min_count=settings.corpus.min_count,
+        workers=settings.corpus.workers,
+    ).vocabulary
+    words = list(dict.fromkeys([*own.words, *known.words]))
+    return Vocabulary(tuple(words[: settings.corpus.max_words]))
+
+
+def complete_config(settings: PretrainSettings, store: TokenStore) -> BiLMConfig:
+    """The model's shape, with what only the text tells: its words, and how long its tokens are."""
+    config = settings.bilm
+    characters, words = config.characters, config.words
+    if characters is not None and settings.corpus.fit_token_length:
+        widest = max(width for width, _ in characters.filters)
+        length = max(widest, store.fitting_token_length())
+        characters = dataclasses.replace(characters, max_characters_per_token=length)
+    if words is not None:
+        words = dataclasses.replace(words, n_words=store.n_words)
+    tied = config.softmax is not None and config.softmax.tied
+    softmax = SoftmaxConfig(n_words=store.n_words, tied=tied)
+    return dataclasses.replace(config, characters=characters, words=words, softmax=softmax)
+
+
+def evaluate(bilm: BiLM, sentences: list[list[str]]) -> Perplexity:
+    """As `elmokit perplexity` does: exact, each sentence from the state that the model is used with."""
+    training = bilm.training
+    bilm.eval()
+    found = perplexity(bilm, sentences, start="zero" if bilm.config.state == "zero" else "settled")
+    bilm.train(training)
+    return found
+
+
+@contextmanager
+def stop_on_interrupt() -> Iterator[threading.Event]:
+    """Ctrl-C lets the step finish and be saved; a second one does not wait."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def ask(*_: object) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _refuse_other_settings(run: Run, settings: PretrainSettings) -> None:
+    then = from_plain(PretrainSettings, read_toml(run.settings_file), where=str(run.settings_file))
+    changed = list(_changes(to_plain(then), to_plain(settings)))
+    if changed:
+        listed = "".join(f"\n  - {change}" for change in changed)
+        raise RunError(
+            f"{run.folder} was begun with other settings:{listed}", hint="use the same line, or another --out"
+        )
+
+
+def _changes(then: Any, now: Any, key: str = "") -> Iterator[str]:
+    if isinstance(then, dict) and isinstance(now, dict):
+        for name in then:
+            yield from _changes(then[name], now[name], f"{key}.{name}" if key else name)
+    elif then != now:
+        yield f"{key} was {then}, is now {now}"

@@ -1,0 +1,125 @@
+"""Cross entropy over a large vocabulary without a (token, vocabulary) matrix in memory.
+
+Full: every word. Sampled: the right word against a few thousand drawn ones, as TensorFlow's `sampled_softmax_loss`
+with its log-uniform sampler does it, corrected for how likely each was drawn, and with a drawn word that happens to be
+the right one left out. Both come down to a log-sum-exp over many words, which is computed in pieces and once more in
+the backward pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+PIECE_BYTES = 64 << 20
+"""Logits that exist at a time."""
+
+
+def full_loss(
+    hidden: Float[Tensor, "token dim"],
+    weight: Float[Tensor, "word dim"],
+    bias: Float[Tensor, "word"],
+    targets: Int[Tensor, "token"],
+) -> Float[Tensor, "token"]:
+    """Negative log likelihood of each token, in nats."""
+    return log_sum_exp(hidden, weight, bias) - _logit(hidden, weight, bias, targets)
+
+
+def sampled_loss(
+    hidden: Float[Tensor, "token dim"],
+    weight: Float[Tensor, "word dim"],
+    bias: Float[Tensor, "word"],
+    targets: Int[Tensor, "token"],
+    *,
+    samples: LogUniformSamples,
+) -> Float[Tensor, "token"]:
+    """As TensorFlow: an estimate that is lower than the full loss, with the same minimum."""
+    drawn = samples.words.to(hidden.device)
+    true = _logit(hidden, weight, bias, targets) - samples.log_expected(targets)
+    others = log_sum_exp(
+        hidden, F.embedding(drawn, weight), bias[drawn] - samples.log_expected(drawn), hits=(targets, drawn)
+    )
+    return torch.logaddexp(true, others) - true
+
+
+class LogUniformSamples:
+    """Distinct words, drawn with p(k) = log((k + 2) / (k + 1)) / log(n + 1): frequent words first in the vocabulary."""
+
+    def __init__(self, n_samples: int, n_words: int, *, seed: list[int]) -> None:
+        assert n_samples < n_words
+        self.n_words = n_words
+        generator = np.random.default_rng(seed)
+        draws = np.empty(0, dtype=np.int64)
+        while True:
+            uniform = generator.random(2 * n_samples)
+            draws = np.append(draws, np.expm1(uniform * np.log(n_words + 1)).astype(np.int64))
+            distinct, first = np.unique(np.minimum(draws, n_words - 1), return_index=True)
+            if len(distinct) >= n_samples:
+                break
+        order = np.argsort(first)[:n_samples]
+        self.words = torch.from_numpy(distinct[order])
+        self.n_tries = int(first[order[-1]]) + 1
+
+    def log_expected(self, words: Int[Tensor, "any"]) -> Float[Tensor, "any"]:
+        """Log of how often a word is among the samples: 1 - (1 - p)^tries."""
+        k = words.double()
+        p = torch.log((k + 2) / (k + 1)) / np.log(self.n_words + 1)
+        return torch.log(-torch.expm1(self.n_tries * torch.log1p(-p))).float()
+
+
+def log_sum_exp(
+    hidden: Float[Tensor, "token dim"],
+    weight: Float[Tensor, "word dim"],
+    bias: Float[Tensor, "word"],
+    *,
+    hits: tuple[Int[Tensor, "token"], Int[Tensor, "word"]] | None = None,
+) -> Float[Tensor, "token"]:
+    """log sum_w exp(hidden . weight_w + bias_w), in float32; a word equal to a token's hit is left out."""
+    dtype = hidden.dtype
+    if torch.is_autocast_enabled(hidden.device.type):
+        dtype = torch.get_autocast_dtype(hidden.device.type)
+    targets, words = hits or (None, None)
+    result: Tensor = _LogSumExp.apply(hidden.to(dtype), weight.to(dtype), bias, targets, words)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _LogSumExp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Any, words: Any) -> Tensor:
+        pieces = [_logits(hidden, weight, bias, targets, words, rows).logsumexp(1) for rows in _rows(hidden, weight)]
+        result = torch.cat(pieces)
+        ctx.save_for_backward(hidden, weight, bias, targets, words, result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, weight, bias, targets, words, result = ctx.saved_tensors
+        grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight, dtype=bias.dtype)
+        grad_bias = torch.zeros_like(bias)
+        for rows in _rows(hidden, weight):
+            share = torch.exp(_logits(hidden, weight, bias, targets, words, rows) - result[rows, None])
+            share *= grad[rows, None]
+            grad_bias += share.sum(0)
+            share = share.to(hidden.dtype)
+            grad_hidden[rows] = share @ weight
+            grad_weight += share.t() @ hidden[rows]
+        return grad_hidden, grad_weight.to(weight.dtype), grad_bias, None, None
+
+
+def _logits(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Any, words: Any, rows: slice) -> Tensor:
+    logits = (hidden[rows] @ weight.t()).to(bias.dtype) + bias
+    return logits if targets is None else logits.masked_fill_(targets[rows, None] == words, -torch.inf)
+
+
+def _rows(hidden: Tensor, weight: Tensor) -> list[slice]:
+    n_rows = max(1, PIECE_BYTES // (4 * len(weight)))
+    return [slice(first, first + n_rows) for first in range(0, len(hidden), n_rows)]
+
+
+def _logit(hidden: Tensor, weight: Tensor, bias: Tensor, words: Tensor) -> Tensor:
+    return (hidden * F.embedding(words, weight)).sum(dim=1, dtype=bias.dtype) + bias[words]
