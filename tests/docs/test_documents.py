@@ -26,6 +26,8 @@ import pytest
 import elmokit
 from elmokit.cli import run as run_elmokit
 
+from pretraining import write_text
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NOT_RUN = ("pip install ", "git clone ", "cd ", ".venv/bin/", "python -m venv ")
@@ -94,9 +96,24 @@ def folder(checkpoint: elmokit.WeightBundle, tmp_path: Path, monkeypatch: pytest
     )
     (tmp_path / "notes.txt").write_text("The river bank flooded.\nDr. Smith didn't raise the interest rate.\n")
     (tmp_path / "latin1.txt").write_bytes("River\nCaf\xe9\n".encode("latin1"))
+    (tmp_path / "corpus").mkdir()
+    write_text(tmp_path / "corpus/a.txt", n_sentences=100)
+    write_text(tmp_path / "valid.txt", n_sentences=20, seed=1)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken/file").touch()
     return tmp_path
+
+
+def _small(arguments: list[str]) -> list[str]:
+    """A training command at the size of a test: a few steps of a tiny model."""
+    if "--minutes" not in arguments:
+        return arguments
+    at = arguments.index("--minutes")
+    changes = ["batch.rows=8", "batch.steps=10", "schedule.evaluate_every=4", "objective.softmax=full"]
+    if arguments[0] == "pretrain":
+        changes += ["lstm.dim=32", "token_dim=16"]
+    sets = [part for change in changes for part in ("--set", change)]
+    return [*arguments[:at], "--steps", "8", *arguments[at + 2 :], *sets]
 
 
 def in_process(arguments: list[str]) -> Outcome:
@@ -142,7 +159,7 @@ def _run_commands(block: Block, run: Run, where: str) -> None:
         if command.startswith("make "):
             assert command.split()[1] in make_targets(), f"{where}: {command}"
     for command in ours:
-        outcome = run(shlex.split(command)[1:])
+        outcome = run(_small(shlex.split(command)[1:]))
         fails = block.shown is not None and block.shown.startswith("error:")
         assert outcome.status == (2 if fails else 0), f"{where}: {command}\n" + "\n".join(outcome.lines)
         if block.shown is not None:

@@ -108,6 +108,12 @@ def test_two_processes_read_the_rows_of_one_with_twice_as_many(store):
     assert torch.equal(together, whole.streams[0].targets)
 
 
+@pytest.mark.parametrize("steps", [1, 2, 3, 5, 7, 11])
+def test_no_window_is_empty_also_where_the_rows_are_a_multiple_of_its_length(store, steps):
+    for rows in (1, 2, 3, 4):
+        assert all(batch.n_words > 0 for batch, _ in epoch(batches(store, rows=rows, steps=steps)))
+
+
 def test_a_corpus_smaller_than_a_batch_still_trains(tmp_path):
     (tmp_path / "text.txt").write_text("a b\n")
     store = build_store(

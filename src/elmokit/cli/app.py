@@ -26,7 +26,10 @@ COMMANDS = {
     "models": (USE, "List the models that come with elmokit."),
     "inspect": (TRAIN, "Look at a corpus before training on it."),
     "pretrain": (TRAIN, "Train a biLM on a folder of text; the same line goes on."),
+    "adapt": (TRAIN, "Adapt a model to another text."),
     "perplexity": (ASK, "Say how well a model predicts a text."),
+    "score": (ASK, "Print how surprising each token is."),
+    "substitutes": (ASK, "Say what would stand in a gap."),
 }
 
 for name, (group, summary) in COMMANDS.items():

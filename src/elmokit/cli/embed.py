@@ -44,7 +44,7 @@ def embed(
     """
     target = None if output in (None, "-") else Path(str(output))
     _check_target(target, force=force)
-    with _opened(input) as file:
+    with opened(input) as file:
         started = time.perf_counter()
         embedder = model_options.load()
         counter = _Counter(embedder, quiet=quiet)
@@ -75,7 +75,7 @@ def _check_target(target: Path | None, *, force: bool) -> None:
 
 
 @contextlib.contextmanager
-def _opened(name: str) -> Iterator[BinaryIO]:
+def opened(name: str) -> Iterator[BinaryIO]:
     if name == "-":
         yield sys.stdin.buffer
         return

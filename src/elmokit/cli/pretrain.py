@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -83,16 +84,22 @@ def pretrain(
         watch.say(f"pretrain {recipe} → {out}")
         result = run_pretraining(settings, out, watch=watch)
         if result:
-            _say_result(watch, result, out)
+            say_result(watch, result, out)
 
 
-def assembled(recipe: str, given: dict[str, Any], changes: list[str]) -> PretrainSettings:
-    """The recipe with what the command line says instead."""
+def assembled(
+    recipe: str,
+    given: dict[str, Any],
+    changes: list[str],
+    *,
+    complete: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+) -> PretrainSettings:
+    """The recipe, completed, with what the command line says instead."""
     from ..pretraining.settings import PretrainSettings
     from ..recipes import read_recipe
     from ..settings import from_plain, overridden
 
-    data = read_recipe(recipe)
+    data = complete(read_recipe(recipe))
     ends = [name for name in ("schedule.minutes", "schedule.steps") if given[name] is not None]
     if len(ends) > 1:
         raise SettingsError("--minutes and --steps are two ends for one run", hint="give one of them")
@@ -159,7 +166,7 @@ def _clock(seconds: float) -> str:
     return f"{minutes}:{seconds:02d}"
 
 
-def _say_result(watch: TerminalWatch, result: dict[str, Any], out: Path) -> None:
+def say_result(watch: TerminalWatch, result: dict[str, Any], out: Path) -> None:
     from ..pretraining.curve import as_picture, as_text, points
     from ..runs import Run
 

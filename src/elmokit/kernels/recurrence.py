@@ -85,45 +85,48 @@ class _Recurrence(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         active, cells, inner, hiddens, weight_hh, weight_hr, begins = ctx.saved_tensors
         n_steps, n_rows, n_cells = inner.shape
-        dtype, real = weight_hh.dtype, cells.dtype
-        grad_gates = torch.empty(n_steps, n_rows, 4 * n_cells, dtype=dtype, device=grad.device)
-        grad_projected = torch.empty(n_steps, n_rows, hiddens.shape[2], dtype=dtype, device=grad.device)
-        grad_hidden = torch.zeros(n_rows, hiddens.shape[2], dtype=real, device=grad.device)
-        grad_cell = torch.zeros(n_rows, n_cells, dtype=real, device=grad.device)
+        like = {"dtype": cells.dtype, "device": grad.device}
+        to_gates, to_output, to_cell, kept = _slopes(active, cells, begins)
+        grad_gates = torch.empty(n_steps, n_rows, 4, n_cells, dtype=weight_hh.dtype, device=grad.device)
+        grad_projected = torch.empty(n_steps, *hiddens.shape[1:], dtype=weight_hh.dtype, device=grad.device)
+        grad_hidden = torch.zeros(hiddens.shape[1:], **like)
+        grad_cell = torch.zeros(n_rows, n_cells, **like)
         for t in reversed(range(n_steps)):
-            into = grad_hidden.add_(grad[t])
-            if weight_hr is None:
-                into_inner = into
-            else:
+            grad_inner = torch.add(grad_hidden, grad[t])
+            if weight_hr is not None:
                 if ctx.clips.projection is not None:
-                    into = _inside(into, hiddens[t + 1], ctx.clips.projection)
-                grad_projected[t] = into
-                into_inner = (grad_projected[t] @ weight_hr).to(real)
-            i, f, g, o = active[t].chunk(4, dim=1)
-            shown = cells[t + 1].tanh()
-            grad_cell.addcmul_(into_inner * o, 1 - shown.square())
-            into_cell = grad_cell
+                    grad_inner = _inside(grad_inner, hiddens[t + 1], ctx.clips.projection)
+                grad_projected[t] = grad_inner
+                grad_inner = (grad_projected[t] @ weight_hr).to(cells.dtype)
+            grad_cell = torch.addcmul(grad_cell, grad_inner, to_cell[t])
             if ctx.clips.cell is not None:
-                into_cell = _inside(grad_cell, cells[t + 1], ctx.clips.cell)
-            for part, value in enumerate(
-                (
-                    into_cell * g * (i - i.square()),
-                    into_cell * _before(cells, begins, t) * (f - f.square()),
-                    into_cell * i * (1 - g.square()),
-                    into_inner * shown * (o - o.square()),
-                )
-            ):
-                grad_gates[t, :, part * n_cells : (part + 1) * n_cells] = value
-            grad_cell = into_cell * f
-            grad_hidden = (grad_gates[t] @ weight_hh).to(real)
+                grad_cell = _inside(grad_cell, cells[t + 1], ctx.clips.cell)
+            torch.mul(grad_cell.unsqueeze(1), to_gates[t], out=to_gates[t])
+            grad_gates[t, :, :3] = to_gates[t]
+            grad_gates[t, :, 3] = grad_inner * to_output[t]
+            grad_cell = grad_cell * kept[t]
+            grad_hidden = (grad_gates[t].flatten(1) @ weight_hh).to(cells.dtype)
             if begins is not None:
-                grad_cell.masked_fill_(begins[t, :, None], 0)
                 grad_hidden.masked_fill_(begins[t, :, None], 0)
-        flat = grad_gates.flatten(0, 1)
+        flat = grad_gates.flatten(2)
         before = hiddens[:-1] if begins is None else hiddens[:-1].masked_fill(begins.unsqueeze(2), 0)
-        grad_hh = flat.t() @ before.flatten(0, 1)
+        grad_hh = flat.flatten(0, 1).t() @ before.flatten(0, 1)
         grad_hr = None if weight_hr is None else grad_projected.flatten(0, 1).t() @ inner.flatten(0, 1)
-        return grad_gates, grad_hh, grad_hr, None, None, None, None
+        return flat, grad_hh, grad_hr, None, None, None, None
+
+
+def _slopes(active: Tensor, cells: Tensor, begins: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What a step's gradients are multiplied by, for all steps at once: (time, batch, ...) each.
+
+    From the cell to the input, forget and cell gates; from the output to its gate; from the output to the cell; from
+    the cell to the one before.
+    """
+    i, f, g, o = active.chunk(4, dim=2)
+    before = cells[:-1] if begins is None else cells[:-1].masked_fill(begins.unsqueeze(2), 0)
+    shown = cells[1:].tanh()
+    to_gates = torch.stack([g * (i - i * i), before * (f - f * f), i * (1 - g * g)], dim=2)
+    kept = f if begins is None else f.masked_fill(begins.unsqueeze(2), 0)
+    return to_gates, shown * (o - o * o), o * (1 - shown * shown), kept
 
 
 def _before(states: Tensor, begins: Tensor | None, t: int) -> Tensor:

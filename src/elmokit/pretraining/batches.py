@@ -109,7 +109,7 @@ class Batches:
             blocks = self._blocks(position.epoch)
             for number in range(position.block, len(blocks)):
                 layout = self._layout(blocks[number])
-                n_windows = -(-layout[0].shape[1] // self.steps)
+                n_windows = -(-(layout[0].shape[1] - 1) // self.steps)
                 for window in range(position.window, n_windows):
                     ahead = Position(position.epoch, number, window + 1)
                     yield self._window(layout, window), ahead

@@ -42,6 +42,8 @@ class Progress:
     worse: int = 0
     """Evaluations since the best."""
     rollbacks: int = 0
+    unfrozen: bool = False
+    """Of a run that adapts a model: whether more than the softmax learns by now."""
     average_loss: float | None = None
     """Running mean, against which a spike is told."""
 
@@ -66,6 +68,7 @@ class Trainer:
         self.module = nn.parallel.DistributedDataParallel(objective) if world() > 1 else objective
         self.settings = settings
         self.device = device
+        self.frozen_share = frozen_share
         self.optimizer = build_optimizer(objective.bilm, settings, frozen_share=frozen_share)
         self.batches = batches
         self.progress = Progress()

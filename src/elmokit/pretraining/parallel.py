@@ -46,6 +46,11 @@ def first_goes_first() -> Iterator[None]:
         dist.barrier()
 
 
+def wait_for_all() -> None:
+    if world() > 1:
+        dist.barrier()
+
+
 def mean(value: Tensor) -> Tensor:
     """Of all processes, in each of them."""
     if world() > 1:

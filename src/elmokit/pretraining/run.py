@@ -7,6 +7,7 @@ ends with the very weights of one that was not. A time budget alone counts secon
 from __future__ import annotations
 
 import dataclasses
+import json
 import signal
 import threading
 import time
@@ -33,12 +34,13 @@ from .card import write_card
 from .loop import Diverged, Progress, Trainer
 from .memory import refuse_what_does_not_fit, within_memory
 from .objective import Objective
-from .parallel import agreed, first_goes_first, local_rank, process_group, rank, world
+from .parallel import agreed, first_goes_first, local_rank, process_group, rank, wait_for_all, world
 from .settings import PretrainSettings
 from .start import first_weights, start_vocabulary
 from .store import TokenStore, build_store
 
 MAX_ROLLBACKS = 3
+BEFORE = "before.json"
 PROBE_STEPS = 10
 
 
@@ -69,10 +71,14 @@ class Texts:
 
     train: TokenStore
     valid: TokenStore
+    general: TokenStore | None = None
+    """Of another kind, where a model is adapted."""
 
-    def sentences(self, n_tokens: int | None) -> list[list[str]]:
+    def sentences(self, n_tokens: int | None, *, general: bool = False) -> list[list[str]]:
         """The validation text's sentences, up to so many tokens."""
-        words, store = list(self.valid.words()), self.valid
+        store = self.general if general else self.valid
+        assert store is not None
+        words = list(store.words())
         ends = store.sentence_starts[1:]
         n = len(ends) if n_tokens is None else max(1, int((ends <= n_tokens).sum()))
         starts = store.sentence_starts
@@ -125,7 +131,7 @@ class _Session:
         self.sample = self.texts.sentences(settings.schedule.valid_tokens)
         self.reserve = 0.02 * 60 * (settings.schedule.minutes or 0)
         self._go_on()
-        self.before = self.trainer.progress.seconds - (time.perf_counter() - started)
+        self.seconds_before = self.trainer.progress.seconds - (time.perf_counter() - started)
 
     def result(self) -> dict[str, Any]:
         words_per_second = self._probe()
@@ -145,6 +151,7 @@ class _Session:
     def _go_on(self) -> None:
         """From the last whole checkpoint, or from the first step, which is a checkpoint too."""
         latest = self.run.latest(say=self.watch.say)
+        wait_for_all()  # before the first process writes one
         if latest is None:
             self._save()
             return
@@ -174,7 +181,7 @@ class _Session:
         )
 
     def _seconds(self) -> float:
-        return agreed(self.before + time.perf_counter() - self.started)
+        return self.seconds_before + time.perf_counter() - self.started
 
     def _share(self) -> float:
         """How much of the run is over, counting the step to come."""
@@ -186,7 +193,7 @@ class _Session:
             shares.append((progress.words + 1) / (schedule.epochs * self.trainer.batches.tokens_per_epoch))
         if schedule.minutes is not None:
             shares.append(self._seconds() / max(1.0, 60 * schedule.minutes - self.reserve))
-        return max(shares)
+        return agreed(max(shares))
 
     def _is_over(self) -> bool:
         schedule, progress = self.settings.schedule, self.trainer.progress
@@ -196,10 +203,12 @@ class _Session:
             return True
         if schedule.epochs is not None and progress.words >= schedule.epochs * self.trainer.batches.tokens_per_epoch:
             return True
-        return schedule.minutes is not None and self._seconds() >= 60 * schedule.minutes - self.reserve
+        return schedule.minutes is not None and self._share() >= 1
 
     def _step(self) -> None:
         share = self._share()
+        if self.settings.start.model is not None and not self.trainer.progress.unfrozen:
+            self._unfreeze(share)
         try:
             loss = self.trainer.step(share)
         except Diverged as error:
@@ -212,6 +221,21 @@ class _Session:
             self.run.log(
                 {"event": "train", "step": progress.step, "loss": loss, "words": progress.words, "seconds": seconds}
             )
+
+    def _unfreeze(self, share: float) -> None:
+        """Measure the model that is adapted, as soon as it has a softmax that knows its words."""
+        mapped = self.trainer.frozen_share == self.settings.start.frozen_share
+        if mapped or share >= self.trainer.frozen_share:
+            if rank() == 0 and not (self.run.folder / BEFORE).is_file():
+                self.run.write_json(BEFORE, self._measured(self.trainer.objective.bilm))
+            self.trainer.progress = dataclasses.replace(self.trainer.progress, unfrozen=True)
+
+    def _measured(self, bilm: BiLM) -> dict[str, Any]:
+        """Perplexity on the validation text, and on the general one if there is one."""
+        found = {"domain": to_plain(evaluate(bilm, self.texts.sentences(None)))}
+        if self.texts.general is not None:
+            found["general"] = to_plain(evaluate(bilm, self.texts.sentences(None, general=True)))
+        return found
 
     def _roll_back(self, error: Diverged) -> None:
         rollbacks = self.trainer.progress.rollbacks + 1
@@ -245,7 +269,8 @@ class _Session:
 
     def _save(self) -> None:
         self.trainer.progress = dataclasses.replace(
-            self.trainer.progress, seconds=self._seconds() if hasattr(self, "before") else self.trainer.progress.seconds
+            self.trainer.progress,
+            seconds=self._seconds() if hasattr(self, "seconds_before") else self.trainer.progress.seconds,
         )
         self.trainer.gather()
         if rank() == 0:
@@ -260,10 +285,11 @@ class _Session:
             from ..weights.load import load_bilm
 
             best = load_bilm(self.run.best, softmax=True).to(self.trainer.device)
-            found = evaluate(best, self.texts.sentences(None))
+            found = self._measured(best)
             progress = self.trainer.progress
             result = {
-                **to_plain(found),
+                **found["domain"],
+                **self._before_and_after(found),
                 "step": progress.step,
                 "best_step": progress.best_step,
                 "words": progress.words,
@@ -274,6 +300,13 @@ class _Session:
             self.run.write_json("result.json", result)
             write_card(self.run, self.settings, best, self.texts.train)
         return result
+
+    def _before_and_after(self, after: dict[str, Any]) -> dict[str, Any]:
+        """Of a run that adapts a model: what it cost and gained, under one vocabulary."""
+        before = self.run.folder / BEFORE
+        if self.settings.start.model is None:
+            return {}
+        return {"before": json.loads(before.read_text()) if before.is_file() else None, "after": after}
 
     def _write_model(self, name: str) -> None:
         bilm, progress = self.trainer.objective.bilm, self.trainer.progress
@@ -314,18 +347,19 @@ def prepare(settings: PretrainSettings, run: Run, watch: Watch) -> Texts:
     )
     if not store.reused:
         watch.say(f"read {store.n_tokens:,} tokens in {store.n_sentences:,} sentences")
-    if not corpus.valid:
-        cut = store.tail_split(corpus.valid_share)
-        return Texts(store.slice(0, cut), store.slice(cut, store.n_sentences))
-    valid = build_store(
-        corpus.valid,
-        run.folder / "valid-store",
-        text=settings.bilm.text,
-        vocabulary=store.vocabulary,
-        workers=corpus.workers,
-        rebuild=not begun or not (run.folder / "valid-store").exists(),
-    )
-    return Texts(store, valid)
+
+    def other(name: str, paths: tuple[str, ...]) -> TokenStore:
+        folder = run.folder / name
+        rebuild = not begun or not folder.exists()
+        return build_store(
+            paths, folder, text=settings.bilm.text, vocabulary=store.vocabulary, workers=corpus.workers, rebuild=rebuild
+        )
+
+    general = other("general-store", settings.start.general) if settings.start.general else None
+    if corpus.valid:
+        return Texts(store, other("valid-store", corpus.valid), general)
+    cut = store.tail_split(corpus.valid_share)
+    return Texts(store.slice(0, cut), store.slice(cut, store.n_sentences), general)
 
 
 def _known_words(settings: PretrainSettings, run: Run) -> Vocabulary | None:

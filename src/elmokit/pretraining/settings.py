@@ -133,6 +133,8 @@ class StartSettings:
     """Any source that `elmokit.load` takes. Its shape is kept; its softmax, if any, is mapped to the new words."""
     options: str | None = None
     """Its options.json, where it does not lie beside it."""
+    general: tuple[str, ...] = ()
+    """Text of another kind, to measure by what is forgotten."""
     frozen_share: float = 0.05
     """Share of the run in which the softmax alone learns."""
     frozen_share_without_softmax: float = 0.4

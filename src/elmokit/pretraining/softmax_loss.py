@@ -40,9 +40,11 @@ def sampled_loss(
 ) -> Float[Tensor, "token"]:
     """As TensorFlow: an estimate that is lower than the full loss, with the same minimum."""
     drawn = samples.words.to(hidden.device)
+    columns = torch.full((len(bias),), -1, device=hidden.device)
+    columns[drawn] = torch.arange(len(drawn), device=hidden.device)
     true = _logit(hidden, weight, bias, targets) - samples.log_expected(targets)
     others = log_sum_exp(
-        hidden, F.embedding(drawn, weight), bias[drawn] - samples.log_expected(drawn), hits=(targets, drawn)
+        hidden, F.embedding(drawn, weight), bias[drawn] - samples.log_expected(drawn), hits=columns[targets]
     )
     return torch.logaddexp(true, others) - true
 
@@ -77,43 +79,46 @@ def log_sum_exp(
     weight: Float[Tensor, "word dim"],
     bias: Float[Tensor, "word"],
     *,
-    hits: tuple[Int[Tensor, "token"], Int[Tensor, "word"]] | None = None,
+    hits: Int[Tensor, "token"] | None = None,
 ) -> Float[Tensor, "token"]:
-    """log sum_w exp(hidden . weight_w + bias_w), in float32; a word equal to a token's hit is left out."""
+    """log sum_w exp(hidden . weight_w + bias_w), in float32. A token's hit is the word to leave out, or -1."""
     dtype = hidden.dtype
     if torch.is_autocast_enabled(hidden.device.type):
         dtype = torch.get_autocast_dtype(hidden.device.type)
-    targets, words = hits or (None, None)
-    result: Tensor = _LogSumExp.apply(hidden.to(dtype), weight.to(dtype), bias, targets, words)  # type: ignore[no-untyped-call]
+    result: Tensor = _LogSumExp.apply(hidden.to(dtype), weight.to(dtype), bias, hits)  # type: ignore[no-untyped-call]
     return result
 
 
 class _LogSumExp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Any, words: Any) -> Tensor:
-        pieces = [_logits(hidden, weight, bias, targets, words, rows).logsumexp(1) for rows in _rows(hidden, weight)]
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, hits: Any) -> Tensor:
+        pieces = [_logits(hidden, weight, bias, hits, rows).logsumexp(1) for rows in _rows(hidden, weight)]
         result = torch.cat(pieces)
-        ctx.save_for_backward(hidden, weight, bias, targets, words, result)
+        ctx.save_for_backward(hidden, weight, bias, hits, result)
         return result
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, weight, bias, targets, words, result = ctx.saved_tensors
+        hidden, weight, bias, hits, result = ctx.saved_tensors
         grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight, dtype=bias.dtype)
         grad_bias = torch.zeros_like(bias)
         for rows in _rows(hidden, weight):
-            share = torch.exp(_logits(hidden, weight, bias, targets, words, rows) - result[rows, None])
+            share = torch.exp(_logits(hidden, weight, bias, hits, rows) - result[rows, None])
             share *= grad[rows, None]
             grad_bias += share.sum(0)
             share = share.to(hidden.dtype)
             grad_hidden[rows] = share @ weight
             grad_weight += share.t() @ hidden[rows]
-        return grad_hidden, grad_weight.to(weight.dtype), grad_bias, None, None
+        return grad_hidden, grad_weight.to(weight.dtype), grad_bias, None
 
 
-def _logits(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Any, words: Any, rows: slice) -> Tensor:
-    logits = (hidden[rows] @ weight.t()).to(bias.dtype) + bias
-    return logits if targets is None else logits.masked_fill_(targets[rows, None] == words, -torch.inf)
+def _logits(hidden: Tensor, weight: Tensor, bias: Tensor, hits: Tensor | None, rows: slice) -> Tensor:
+    logits = (hidden[rows] @ weight.t()).to(bias.dtype).add_(bias)
+    if hits is None:
+        return logits
+    column = hits[rows, None]
+    there = column.clamp(min=0)
+    return logits.scatter_(1, there, logits.gather(1, there).masked_fill(column >= 0, -torch.inf))
 
 
 def _rows(hidden: Tensor, weight: Tensor) -> list[slice]:
