@@ -26,11 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from measuring import spread
+from measuring import BENCHMARKS, RESULTS, commit, cpu_name, spread
 from original_checkpoint import OPTIONS_NAME, SHAPES, WEIGHTS_NAME, write_checkpoint
 
-BENCHMARKS = Path(__file__).resolve().parent
-RESULTS = BENCHMARKS / "results"
 RIVAL = "allennlp"
 FROM_HDF5 = "elmokit-hdf5"
 FROM_NATIVE = "elmokit-native"
@@ -214,27 +212,6 @@ def _times(row: dict[str, Any], field: str) -> str:
         return "–"
     ratio = row["times_as_fast"][field]
     return f"{ratio['of_medians']:.2f}× ({ratio['min']:.2f} … {ratio['max']:.2f})"
-
-
-def cpu_name() -> str:
-    """The processor as Linux names it."""
-    match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    return match.group(1).strip() if match else platform.machine()
-
-
-def commit() -> str | None:
-    """The commit measured, `+changes` where the tree differs from it, None outside a repository or before a commit."""
-    try:
-        done = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+changes"],
-            cwd=BENCHMARKS,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except OSError:
-        return None
-    return done.stdout.strip() or None
 
 
 def command_line() -> str:

@@ -1,4 +1,4 @@
-"""What every loading measurement shares: clocks, peak memory, touched pages, versions, medians.
+"""What measurements share: clocks, peak memory, touched pages, the machine, versions, medians.
 
 Runs in both sides' interpreters, so it needs the standard library and, where tensors are touched, torch. Peak memory
 is the kernel's own high-water mark of resident memory (Linux), reset between importing and loading.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import re
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -16,6 +18,8 @@ from typing import Any, TypeVar
 
 Side = TypeVar("Side")
 PAGE_BYTES = 4096
+BENCHMARKS = Path(__file__).resolve().parent
+RESULTS = BENCHMARKS / "results"
 
 
 def memory_bytes(field: str) -> int:
@@ -97,3 +101,24 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 def spread(values: Sequence[float]) -> dict[str, float]:
     """Median, least and greatest: single figures move with the machine's mood."""
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def cpu_name() -> str:
+    """The processor as Linux names it."""
+    match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return match.group(1).strip() if match else platform.machine()
+
+
+def commit() -> str | None:
+    """The commit measured, `+changes` where the tree differs from it, None outside a repository or before a commit."""
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+changes"],
+            cwd=BENCHMARKS,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return None
+    return done.stdout.strip() or None

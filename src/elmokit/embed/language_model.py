@@ -118,8 +118,11 @@ def _gathered(
     weight, bias = bilm.softmax_weights()
     n_rows = max(1, PIECE_BYTES // (weight.element_size() * len(weight)))
     pieces = zip(torch.split(hidden.flatten(0, 1), n_rows), torch.split(targets.flatten(), n_rows), strict=True)
-    picked = [torch.log_softmax(h @ weight.t() + bias, dim=1).gather(1, t[:, None]).squeeze(1) for h, t in pieces]
-    return torch.cat(picked).view(targets.shape)
+    return torch.cat([_picked(h @ weight.t() + bias, t) for h, t in pieces]).view(targets.shape)
+
+
+def _picked(logits: Float[Tensor, "row word"], targets: Int[Tensor, "row"]) -> Float[Tensor, "row"]:
+    return logits.gather(1, targets[:, None]).squeeze(1) - logits.logsumexp(dim=1)
 
 
 @torch.inference_mode()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -232,9 +233,10 @@ class _Session:
 
     def _measured(self, bilm: BiLM) -> dict[str, Any]:
         """Perplexity on the validation text, and on the general one if there is one."""
-        found = {"domain": to_plain(evaluate(bilm, self.texts.sentences(None)))}
+        n_tokens = self.settings.schedule.last_valid_tokens
+        found = {"domain": to_plain(evaluate(bilm, self.texts.sentences(n_tokens)))}
         if self.texts.general is not None:
-            found["general"] = to_plain(evaluate(bilm, self.texts.sentences(None, general=True)))
+            found["general"] = to_plain(evaluate(bilm, self.texts.sentences(n_tokens, general=True)))
         return found
 
     def _roll_back(self, error: Diverged) -> None:
@@ -250,6 +252,7 @@ class _Session:
     def _evaluate_and_save(self) -> None:
         started = time.perf_counter()
         found = evaluate(self.trainer.objective.bilm, self.sample)
+        seconds = time.perf_counter() - started
         progress = self.trainer.progress
         better = progress.best is None or found.perplexity < progress.best
         self.trainer.progress = dataclasses.replace(
@@ -264,8 +267,15 @@ class _Session:
             if better:
                 self._write_model("best")
         self._save()
-        all_tokens = self.texts.valid.n_tokens / max(1, found.tokens)
-        self.reserve = 1.5 * (time.perf_counter() - started) * max(1.0, all_tokens)
+        self.reserve = self._time_to_finish(seconds / found.tokens, saving=time.perf_counter() - started - seconds)
+
+    def _time_to_finish(self, seconds_per_token: float, *, saving: float) -> float:
+        """For the last evaluations, of the sample and of all, and for writing: kept back from a time budget."""
+        texts = (self.texts.valid, self.texts.general)
+        most = self.settings.schedule.last_valid_tokens or sys.maxsize
+        n_tokens = sum(min(most, text.n_tokens) + text.n_sentences for text in texts if text is not None)
+        n_sample = sum(map(len, self.sample)) + len(self.sample)
+        return 1.1 * seconds_per_token * (n_tokens + n_sample) + 3 * saving
 
     def _save(self) -> None:
         self.trainer.progress = dataclasses.replace(

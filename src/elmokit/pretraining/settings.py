@@ -111,7 +111,9 @@ class ScheduleSettings:
     evaluate_every: int = 500
     """Steps between evaluations; each one is a checkpoint too."""
     valid_tokens: int = 50_000
-    """Tokens of the validation text that an evaluation during training reads; the last one reads all."""
+    """Tokens of the validation text that an evaluation during training reads."""
+    last_valid_tokens: int | None = None
+    """Tokens that the last one reads; by default all."""
     patience: int | None = None
     """Evaluations without a better perplexity until the run stops."""
 
