@@ -123,14 +123,12 @@ class Embedder:
                 yield self._together(item, vectors)
 
     def score(self, sentences: Iterable[Sentence]) -> Iterator[TokenScores]:
-        """How likely the language model finds each token, in each direction; lazily, in input order."""
-        bilm = self.language_model()
-        for window in windows(
-            items(sentences, self.text, self.tokenizer), lambda item: len(item.tokens) + 2, self._size
-        ):
-            tokens = [item.tokens for item in window]
-            found = dict(log_probs(bilm, tokens, start=self._start(), batch_tokens=self.batch_tokens))
-            yield from (TokenScores.of(sentence, found[i]) for i, sentence in enumerate(tokens))
+        """How likely the language model finds each token, in each direction; lazily, one result for each sentence."""
+        bilm, start = self.language_model(), self._start()
+        read = _sentences(items(sentences, self.text, self.tokenizer))
+        for window in windows(read, lambda sentence: len(sentence) + 2, self._size):
+            found = dict(log_probs(bilm, window, start=start, batch_tokens=self.batch_tokens))
+            yield from (TokenScores.of(sentence, found[i]) for i, sentence in enumerate(window))
 
     def perplexity(self, sentences: Iterable[Sentence]) -> Perplexity:
         """How well the language model predicts a text: exact, over its whole vocabulary."""
