@@ -26,7 +26,9 @@ from .errors import RunError
 from .files import beside, sha256
 from .settings import to_toml
 
-SUMS = "checksums.json"
+SUMS, LOCK = "checksums.json", ".lock"
+STORES = ("store", "valid-store", "general-store", "words-store")
+"""What is made of a run's text before it begins."""
 
 
 class Run:
@@ -44,12 +46,29 @@ class Run:
 
     def create(self, settings: Any, environment: Mapping[str, Any]) -> None:
         """Begin a new run in an absent or empty folder."""
-        if self.folder.exists() and any(self.folder.iterdir()):
-            raise RunError(f"{self.folder} is not empty and holds no run", hint="choose another folder with --out")
-        self.folder.mkdir(parents=True, exist_ok=True)
         self.write_json("environment.json", {**machine(), **environment})
         with beside(self.settings_file) as temporary:
             temporary.write_text(to_toml(settings), encoding="utf-8")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second process out of the folder, and this one out of a folder that holds something else."""
+        foreign = self.folder.exists() and not self.exists and not all(map(_ours, self.folder.iterdir()))
+        if foreign:
+            raise RunError(f"{self.folder} is not empty and holds no run", hint="choose another folder with --out")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / LOCK).open("a") as file:
+            try:
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except ImportError:  # Windows: two runs in one folder are the user's to avoid
+                pass
+            except OSError as error:
+                raise RunError(
+                    f"{self.folder} is in use by another process", hint="wait for it, or choose another --out"
+                ) from error
+            yield
 
     def log(self, event: Mapping[str, Any]) -> None:
         """Add a line to metrics.jsonl."""
@@ -113,16 +132,29 @@ class Run:
 
     def latest(self, *, say: Callable[[str], None]) -> Path | None:
         """The newest checkpoint that is whole; `say` is told of each one that is passed over."""
-        for folder in self._checkpoints():
+        damaged = []
+        for folder in list(self._checkpoints()):
             damage = _damage(folder)
             if damage is None:
                 return folder
             say(f"{folder.name} is damaged ({damage}): going back to the one before")
+            # Out of the way of the checkpoints to come, which are of earlier steps.
+            damaged.append(folder.rename(folder.with_name(f"damaged-{folder.name}")))
+        if damaged:
+            raise RunError(
+                f"{self.folder}: no checkpoint is whole ({len(damaged)} are damaged)",
+                hint=f"the best model so far is in {self.best}; start again in another folder",
+            )
         return None
 
     def _checkpoints(self) -> Iterator[Path]:
         """Newest first."""
         yield from sorted((self.folder / "checkpoints").glob("step-*"), reverse=True)
+
+
+def _ours(path: Path) -> bool:
+    """Whether a run that was stopped before it began may have left this."""
+    return path.name in (*STORES, LOCK, "environment.json") or path.name.endswith(".tmp")
 
 
 def machine() -> dict[str, Any]:

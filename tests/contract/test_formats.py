@@ -6,17 +6,28 @@ import dataclasses
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 import torch
 
 import elmokit
-from elmokit import BiLM, BiLMConfig, MissingTensor, ShapeMismatch, UnknownFormat, WeightBundle, WeightsError
+from elmokit import (
+    BiLM,
+    BiLMConfig,
+    MissingTensor,
+    SettingsError,
+    ShapeMismatch,
+    UnknownFormat,
+    WeightBundle,
+    WeightsError,
+)
 from elmokit.model.config import SoftmaxConfig
 from elmokit.text.config import TextConfig
 from elmokit.text.vocabulary import Vocabulary
 from elmokit.weights.bundle import Provenance
 from elmokit.weights.formats import FORMATS, get_format
+from elmokit.weights.verify import verify_copy
 
 from oracle_models import BOTH, config_of
 from reference.checkpoints import SHAPES, Case, write_checkpoint
@@ -228,3 +239,49 @@ def test_an_unknown_format_is_answered_with_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(UnknownFormat, match=r"'bilm-hdf' \(did you mean 'bilm-hdf5'\?\)") as caught:
         elmokit.write_weights(bundle_of("published"), tmp_path, format="bilm-hdf")
     assert all(name in caught.value.hint for name in FORMATS)
+
+
+@every_format
+@pytest.mark.parametrize("name", ["published", "words"])
+def test_a_format_knows_which_files_it_will_write(format: str, name: str, tmp_path: Path) -> None:
+    bundle = bundle_of(name)
+    expected = get_format(format).target_files(bundle, tmp_path / "copy")
+    assert elmokit.write_weights(bundle, tmp_path / "copy", format=format) == expected
+
+
+@every_format
+def test_a_folder_in_the_place_of_a_file_is_refused_before_anything_is_written(format: str, tmp_path: Path) -> None:
+    last = get_format(format).target_files(bundle_of("words"), tmp_path)[-1]
+    last.mkdir()
+    with pytest.raises(WeightsError, match="a folder stands where a file would be"):
+        elmokit.write_weights(bundle_of("words"), tmp_path, format=format)
+    assert list(tmp_path.iterdir()) == [last]
+
+
+@pytest.mark.parametrize("source", [None, 3, (), "", b"x", ["a"], ("a",), ("a", "b", "c"), (None, "a")], ids=repr)
+def test_what_names_no_model_is_refused(source: Any) -> None:
+    with pytest.raises(SettingsError, match="no model can be read from"):
+        elmokit.read_weights(source)
+
+
+def test_a_model_in_memory_is_not_a_source() -> None:
+    with pytest.raises(SettingsError, match="read from BiLM") as caught:
+        elmokit.load(elmokit.load_bilm("random-tiny"))  # type: ignore[arg-type]
+    assert "Embedder(bilm)" in caught.value.hint
+
+
+def test_a_bundled_model_may_be_named_by_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert elmokit.read_weights(Path("random-tiny")).provenance.source == "random-tiny"
+    Path("random-tiny").mkdir()
+    with pytest.raises(UnknownFormat, match="no model in this folder"):
+        elmokit.read_weights(Path("random-tiny"))
+
+
+def test_verifying_says_what_was_compared(tmp_path: Path) -> None:
+    """It claimed three sentences also where it had compared none."""
+    bundle = bundle_of("words")
+    for vocabulary, said in ((bundle.vocabulary, "vectors of 2 sentences equal"), (None, "vectors were not compared")):
+        held = dataclasses.replace(bundle, vocabulary=vocabulary)
+        files = elmokit.write_weights(held, tmp_path / said)
+        assert said in verify_copy(held, files[0])

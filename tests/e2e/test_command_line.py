@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import resource
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -15,6 +19,8 @@ import pytest
 
 import elmokit
 from elmokit.cli import run
+
+from reference.checkpoints import SHAPES, write_checkpoint
 
 TEXT = 'The river bank flooded.\n\nHe said: "naïve / plan" & left.\nThe river bank flooded.\n'
 MODEL = ["--model", "random-tiny"]
@@ -214,3 +220,90 @@ def test_standard_input_can_be_a_stream(monkeypatch, capsys) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a b c\n")))
     assert run(["embed", "-", "-o", "-", "-q", *MODEL]) == 0
     assert json.loads(capsys.readouterr().out)["tokens"] == ["a", "b", "c"]
+
+
+def python_m_elmokit(*arguments: str, **settings: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "elmokit", *arguments], stderr=subprocess.PIPE, text=True, timeout=100, **settings
+    )
+
+
+@pytest.mark.parametrize("name", ["x_options.json", "x_vocab.txt"])
+def test_convert_overwrites_no_file_that_stands_beside_its_weights(elmo, name: str) -> None:
+    """Only the weights themselves were looked at."""
+    write_checkpoint(Path("words"), next(case for case in SHAPES if case.id == "words"))
+    Path("out").mkdir()
+    Path("out", name).write_text("precious")
+    arguments = ["convert", "words", "out/x_weights.hdf5", "--to", "bilm-hdf5"]
+    result = elmo(*arguments)
+    assert result.status == 2 and name in result.err and "--force" in result.err
+    assert [path.read_text() for path in Path("out").iterdir()] == ["precious"]
+    assert elmo(*arguments, "--force").status == 0
+
+
+@pytest.mark.parametrize("command", ["embed", "convert"])
+def test_a_file_too_large_for_the_disk_ends_cleanly(elmo, command: str) -> None:
+    """HDF5 crashed at the end of the process and left its half file."""
+    arguments = {
+        "embed": ["text.txt", "-o", "out/v.hdf5", *MODEL],
+        "convert": ["random-tiny", "out/w.hdf5", "--to", "bilm-hdf5"],
+    }
+    Path("out").mkdir()
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+
+    done = python_m_elmokit(command, *arguments[command], preexec_fn=limit)
+    assert done.returncode == 2 and "File too large" in done.stderr and "Traceback" not in done.stderr
+    assert list(Path("out").iterdir()) == []
+
+
+def test_embed_never_overwrites_what_it_reads(elmo) -> None:
+    elmo("convert", "random-tiny", "m.hdf5", "--to", "bilm-hdf5")
+    before = Path("m.hdf5").read_bytes()
+    Path("text.jsonl").write_text(TEXT, encoding="utf-8")
+    Path("link.hdf5").symlink_to("m.hdf5")
+    for text, target in (("text.txt", "m.hdf5"), ("text.txt", "link.hdf5"), ("text.jsonl", "text.jsonl")):
+        result = elmo("embed", text, "-o", target, "--model", "m.hdf5", "--force")
+        assert result.status == 2 and "is read by this very command" in result.err
+    assert Path("m.hdf5").read_bytes() == before and Path("text.jsonl").read_text(encoding="utf-8") == TEXT
+
+
+def test_a_file_name_that_is_no_utf8_can_be_converted(elmo) -> None:
+    elmo("convert", "random-tiny", "m.hdf5", "--to", "bilm-hdf5")
+    strange = Path(os.fsdecode(b"m\xe9.hdf5"))
+    Path("m.hdf5").rename(strange)
+    assert elmo("convert", strange, "out", "--to", "native").status == 0
+    assert "m\\udce9.hdf5" in elmo("info", "out").out
+
+
+def test_a_terminal_without_unicode_still_shows_what_it_can(elmo) -> None:
+    done = python_m_elmokit(
+        "embed", "text.txt", *MODEL, stdout=subprocess.PIPE, env=os.environ | {"PYTHONIOENCODING": "ascii:strict"}
+    )
+    assert done.returncode == 0 and "\\u2026" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(("closed", "said"), [("<&-", "standard input is closed"), (">&-", "output is closed")])
+def test_closed_standard_streams_are_named(elmo, closed: str, said: str) -> None:
+    command = f"{sys.executable} -m elmokit embed - --model random-tiny {closed}"
+    done = subprocess.run(command, shell=True, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and said in done.stderr
+
+
+def test_a_pipe_is_a_text_file_too(elmo) -> None:
+    done = python_m_elmokit("embed", "/dev/stdin", "-o", "v.jsonl", *MODEL, input="one line\n")
+    assert done.returncode == 0 and len(Path("v.jsonl").read_text().splitlines()) == 1, done.stderr
+
+
+def test_sigterm_has_status_143_and_leaves_no_half_file(elmo) -> None:
+    Path("out").mkdir()
+    command = [sys.executable, "-m", "elmokit", "embed", "-", "-o", "out/v.hdf5", *MODEL]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        for _ in range(600):
+            if any(Path("out").iterdir()):
+                break
+            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    assert list(Path("out").iterdir()) == []

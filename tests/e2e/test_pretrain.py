@@ -179,6 +179,72 @@ def test_an_empty_corpus_is_refused_and_leaves_room_for_another_try(tmp_path):
     pretrain(tiny_settings(tmp_path / "text.txt"), tmp_path / "run")
 
 
+def test_ctrl_c_in_a_step_that_is_due_for_evaluation_does_not_skip_it(text, tmp_path):
+    """It once did, for good, and another model was the best one."""
+    settings = tiny_settings(text)
+    pretrain(settings, tmp_path / "whole")
+    stopped_after(settings, tmp_path / "parts", 4)
+    pretrain(settings, tmp_path / "parts")
+    steps = [
+        [
+            json.loads(line)["step"]
+            for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()
+            if '"valid"' in line
+        ]
+        for name in ("whole", "parts")
+    ]
+    assert steps[0] == steps[1] == [4, 8, 12]
+    assert_same_weights(tmp_path / "whole/best", tmp_path / "parts/best")
+
+
+def test_where_no_checkpoint_is_whole_the_run_stops_and_keeps_its_best_model(text, tmp_path):
+    settings = tiny_settings(text)
+    stopped_after(settings, tmp_path / "run", 9)
+    for folder in (tmp_path / "run/checkpoints").glob("step-*"):
+        (folder / "weights.safetensors").write_bytes(b"")
+    with pytest.raises(RunError, match="no checkpoint is whole"):
+        pretrain(settings, tmp_path / "run")
+    assert elmokit.load(tmp_path / "run").embed(["the cat"])[0].layers.shape == (3, 2, 32)
+
+
+def test_two_processes_cannot_run_in_one_folder(text, tmp_path):
+    def again(step: int) -> None:
+        if step == 2:
+            with pytest.raises(RunError, match="in use"):
+                pretrain(tiny_settings(text), tmp_path / "run")
+
+    pretrain(tiny_settings(text), tmp_path / "run", watch=Listener(again))
+
+
+def test_a_mistyped_path_does_not_spoil_the_folder(text, tmp_path):
+    with pytest.raises(DataError):
+        pretrain(tiny_settings(tmp_path / "txet.txt"), tmp_path / "run")
+    pretrain(tiny_settings(text), tmp_path / "run")
+
+
+def test_preparation_counts_towards_the_minutes(text, tmp_path, monkeypatch):
+    from elmokit.pretraining import preparation as module
+
+    real = module.build_store
+    monkeypatch.setattr(module, "build_store", lambda *a, **k: (time.sleep(3.1), real(*a, **k))[1])
+    settings = dataclasses.replace(tiny_settings(text), schedule=ScheduleSettings(minutes=0.05, evaluate_every=5))
+    result = pretrain(settings, tmp_path / "run")
+    assert result["step"] == 0 and result["seconds"] > 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["schedule.steps=0", "schedule.patience=-1", "optimizer.beta2=2", "seed=-1", "optimizer.weight_decay=-1",
+     "corpus.valid_share=0", "optimizer.loss_scale=0", "schedule.valid_tokens=0"],
+)  # fmt: skip
+def test_nonsense_is_refused_before_anything_is_made(text, tmp_path, capsys, change):
+    line = ["pretrain", "tiny-cpu", "--corpus", str(text), "--out", str(tmp_path / "run"), "--set", change]
+    assert command_line(line) == 2
+    error = capsys.readouterr().err
+    assert change.split("=")[0].split(".")[-1] in error and error.count("hint:") == 1
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_folder_that_holds_something_else_is_left_alone(text, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run/thesis.tex").write_text("precious")

@@ -6,6 +6,8 @@ import copy
 import io
 import math
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import jaxtyping
@@ -194,7 +196,7 @@ def test_ids_may_be_padded_further() -> None:
 
 @pytest.mark.parametrize("shape", [(2, 3), (2, 3, 17), (2, 50), (2, 3, 50, 1)])
 def test_ids_of_another_shape_are_an_error(shape: tuple[int, ...]) -> None:
-    with pytest.raises(DataError, match=r"was given, this model takes \(batch, token, 50\)"):
+    with pytest.raises(DataError, match=r"was given, this model takes whole numbers \(batch, token, 50\)"):
         bilm_of(PUBLISHED)(torch.zeros(shape, dtype=torch.int64))
 
 
@@ -480,3 +482,52 @@ def test_initial_weights_are_neither_dead_nor_wild() -> None:
     layers = bilm(bilm.encode([["some", "words", "to", "read"]])).layers.detach()
     assert all(1e-3 < float(layer.std()) < 10 for layer in layers)
     assert math.isfinite(float(layers.sum()))
+
+
+# --- what is handed in -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.complex64])
+def test_ids_are_whole_numbers(dtype: torch.dtype, unchecked: None) -> None:
+    with pytest.raises(DataError, match="takes whole numbers"):
+        bilm_of(PUBLISHED)(torch.zeros(1, 2, 50, dtype=dtype))
+
+
+@pytest.mark.parametrize("wrong", [-1, 262, 1 << 40])
+def test_an_id_beyond_the_embedding_is_named_with_its_place(wrong: int, tiny: BiLM) -> None:
+    """It was an IndexError here, and the end of the process on a GPU."""
+    ids = tiny.encode([["a", "b"], ["c"]]).ids
+    ids[0, 1, 3] = wrong
+    with pytest.raises(DataError, match=f"sentence 0, token 1, character 3 is {wrong}, expected 0 to 261"):
+        tiny(ids)
+
+
+def test_padding_inside_a_sentence_is_refused(tiny: BiLM) -> None:
+    """Its sentence's end mark overwrote a token."""
+    ids = tiny.encode([["a", "b", "c"]]).ids
+    ids[0, 1] = 0
+    with pytest.raises(DataError, match="sentence 0, token 1 is padding and a token follows"):
+        tiny(ids)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "place"),
+    [([["a"], ["b", 3]], "sentence 1, token 1"), ([[b"a"]], "sentence 0, token 0"), ([["a"], None], "sentence 1: ")],
+)
+def test_a_token_that_is_no_text_is_named_with_its_place(sentences: Any, place: str, unchecked: None) -> None:
+    for case in (PUBLISHED, WORDS):
+        with pytest.raises(DataError, match=place):
+            bilm_of(case).encode(sentences)
+
+
+IDS_UNDER_COMPILE = """
+import torch, elmokit
+bilm = elmokit.load_bilm("random-tiny")
+ids = bilm.encode([["the", "river"], ["a"]]).ids
+assert torch.equal(torch.compile(bilm, backend="eager")(ids).layers, bilm(ids).layers)
+"""
+
+
+def test_ids_under_torch_compile() -> None:
+    """In a process of its own, without the check of signatures. NumPy made the marks, which PyTorch could not trace."""
+    subprocess.run([sys.executable, "-c", IDS_UNDER_COMPILE], check=True, timeout=200)

@@ -354,3 +354,16 @@ def test_a_line_of_many_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.timeout(1200)
 def test_a_line_of_a_million_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     long_line(1_000_000, monkeypatch)
+
+
+def test_autocast_around_it_changes_nothing(embedder: Embedder) -> None:
+    """NumPy has no bfloat16: it was a TypeError."""
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = embedder.embed([["the", "river"]])
+    same(found, embedder.embed([["the", "river"]]), atol=0)
+
+
+@pytest.mark.parametrize("device", ["meta", "hpu", "xla", "nonsense"])
+def test_a_device_that_computes_nothing_is_refused(device: str) -> None:
+    with pytest.raises(SettingsError, match=f"device '{device}' cannot be used"):
+        tiny(device=device)

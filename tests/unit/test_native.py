@@ -31,6 +31,8 @@ from elmokit.settings import to_plain
 from elmokit.text.vocabulary import Vocabulary
 from elmokit.weights.bundle import Provenance
 
+from reference.checkpoints import SHAPES, write_checkpoint
+
 BIAS = "token_layer.projection.bias"
 Tensors = dict[str, torch.Tensor]
 
@@ -339,3 +341,22 @@ def test_another_version_of_the_format_asks_for_an_upgrade(version: Any, folder:
 def test_a_list_of_files_that_is_none_or_leads_out_is_refused(files: Any, folder: Path) -> None:
     describe(folder, files=files)
     assert "expected their checksums" in refusal(folder)
+
+
+@pytest.mark.parametrize("content", ["local x = 1; {lstm: x}", "[1, 2]"])
+def test_a_strangers_config_json_beside_hdf5_weights_is_let_be(content: str, tmp_path: Path) -> None:
+    """AllenNLP's config.json is jsonnet: it made the whole folder unreadable."""
+    write_checkpoint(tmp_path, SHAPES[0])
+    (tmp_path / "config.json").write_text(content)
+    assert elmokit.read_weights(tmp_path).provenance.format == "bilm-hdf5"
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(WeightsError, match=r"config\.json: (not JSON|expected an object)"):
+        elmokit.read_weights(tmp_path)
+
+
+def test_half_a_surrogate_pair_in_the_origin_is_stored(tmp_path: Path) -> None:
+    """A file name that is no UTF-8 made the conversion crash at its end."""
+    origin = Provenance(format="bilm-hdf5", source="w\udce9.hdf5", training={"note": "\ud800"})
+    elmokit.write_weights(dataclasses.replace(with_softmax(), provenance=origin), tmp_path / "model")
+    copy = elmokit.read_weights(tmp_path / "model").provenance
+    assert copy.converted_from["source"] == "w\\udce9.hdf5" and copy.training == {"note": "\ud800"}

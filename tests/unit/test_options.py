@@ -305,3 +305,22 @@ def test_how_the_model_was_trained_is_kept(weights: Path) -> None:
     beside(weights, "options.json", n_train_tokens=768648884, n_epochs=10, unroll_steps=20, secret="no")
     training = elmokit.read_weights(weights).provenance.training
     assert training == {"n_train_tokens": 768648884, "n_epochs": 10, "unroll_steps": 20}
+
+
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_what_cannot_be_read_is_not_passed_over(what: str, weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options that nobody may read were skipped: the defaults gave other vectors in silence."""
+    beside(weights, "elmo.json", lstm__cell_clip=9.0)
+
+    def refuse(self: Path) -> Any:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "iterdir" if what == "folder" else "read_bytes", refuse)
+    with pytest.raises(WeightsError, match="Permission denied"):
+        elmokit.read_weights(weights)
+
+
+def test_json_that_is_no_options_file_is_passed_over(weights: Path) -> None:
+    weights.with_name("notes.json").write_text("[1, 2")
+    weights.with_name("folder.json").mkdir()
+    assert "no options file was found" in elmokit.read_weights(weights).provenance.options

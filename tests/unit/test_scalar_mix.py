@@ -183,3 +183,12 @@ def test_low_precision_layers_are_mixed_by_the_same_shares() -> None:
     layers = random_layers().float()
     mixed = ScalarMix(3, initial=[0.5, 0.0, -0.5])(layers.bfloat16())
     torch.testing.assert_close(mixed.float(), ScalarMix(3, initial=[0.5, 0.0, -0.5])(layers), rtol=0.02, atol=0.05)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("layer_norm", ["batch", "token"])
+def test_low_precision_layers_are_normalised_in_full(layer_norm: Any, dtype: torch.dtype) -> None:
+    """In float16 the sum of the squares was infinite, the epsilon zero, and the mix zero or NaN, in silence."""
+    mix, layers = ScalarMix(layer_norm=layer_norm), (300 * random_layers()).to(dtype)
+    mixed = mix(layers, MASK)
+    torch.testing.assert_close(mixed.float(), mix(layers.float(), MASK), rtol=0.01, atol=0.02)

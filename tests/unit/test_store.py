@@ -92,13 +92,20 @@ def test_a_second_text_is_read_with_the_vocabulary_of_the_first() -> None:
 
 
 def test_a_given_vocabulary_is_used_as_it_is_however_large() -> None:
-    words = ("zebra", "</S>", "<S>", "<UNK>", *(f"w{i}" for i in range(100)), "a")
+    words = ("<S>", "</S>", "<UNK>", "zebra", *(f"w{i}" for i in range(100)), "a")
     Vocabulary(words).write(Path("vocab.txt"))
     store = build(vocabulary=Path("vocab.txt"), max_words=4)
     assert store.vocabulary.words == words
     assert decoded(store)[2] == ["e", "f"]
     assert store.n_types == len(words) + 6
     assert store.counts[: store.n_words].sum() == 4
+
+
+def test_a_vocabulary_whose_marks_are_not_its_first_lines_is_refused() -> None:
+    """It once trained a wrong model in silence: ids 0, 1 and 2 were taken for the marks."""
+    Path("vocab.txt").write_text("</S>\n<S>\n<UNK>\na\n")
+    with pytest.raises(DataError, match="begins with </S>, <S>, <UNK>, expected <S>, </S>, <UNK>"):
+        build(vocabulary=Path("vocab.txt"))
 
 
 def test_a_vocabulary_without_its_marks_is_refused() -> None:

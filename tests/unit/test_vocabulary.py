@@ -99,3 +99,14 @@ def test_a_word_model_without_a_vocabulary_loads_and_says_so_when_it_should_read
     with pytest.raises(DataError, match="reads words and has no vocabulary") as caught:
         bilm.encode([["the"]])
     assert "vocab.txt" in caught.value.hint
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path: Path) -> None:
+    """A Windows editor's file had no <S>."""
+    (tmp_path / "vocab.txt").write_bytes(b"\xef\xbb\xbf<S>\n</S>\n")
+    assert Vocabulary.read(tmp_path / "vocab.txt").words == ("<S>", "</S>")
+
+
+def test_a_file_that_cannot_be_read_is_an_error_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"cannot be read \(Is a directory\)"):
+        Vocabulary.read(tmp_path)

@@ -1,15 +1,18 @@
 """The command line: each command parses, and calls a function that does the work.
 
-Data goes to stdout, everything else to stderr. Exit 0 done, 1 a bug of ours, 2 the user's input, 130 on Ctrl-C.
-Nothing here imports PyTorch before a command runs.
+Data goes to stdout, everything else to stderr. Exit 0 done, 1 a bug of ours, 2 the user's input, 130 on Ctrl-C, 143
+on SIGTERM. Nothing here imports PyTorch before a command runs.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 from ..errors import ElmokitError
 
@@ -18,7 +21,23 @@ HELP = "elmokit --help, or elmokit COMMAND --help"
 
 def main() -> None:
     """The entry point of `elmokit` and of `python -m elmokit`."""
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - else what is meant for it is printed among the data
+    if sys.stdout is None:
+        sys.exit(_failed("standard output is closed", "redirect it to a file, or to /dev/null"))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without Unicode still shows the rest
+    signal.signal(signal.SIGTERM, _terminate)
     sys.exit(run(sys.argv[1:]))
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: the way out is that of Ctrl-C, so that temporary files are removed."""
+
+
+def _terminate(*_: object) -> None:
+    raise Terminated
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -41,6 +60,9 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _failed(f"{where}{error.strerror or error}", "check the path, its permissions and the free space")
+    except Terminated:
+        print("\nterminated", file=sys.stderr)
+        return 143
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         return 130

@@ -37,10 +37,14 @@ def convert(
     """
     if not force and out.exists() and (out.is_file() or any(out.iterdir())):
         raise SettingsError(f"{out} exists and is not empty", hint="choose another name, or add --force")
-    from ..weights.load import read_weights, write_weights
+    from ..weights.load import files_in_the_way, read_weights, write_weights
     from ..weights.verify import verify_copy
 
     bundle = read_weights((options, source) if options else source)
+    in_the_way = [] if force else files_in_the_way(bundle, out, format=to)
+    if in_the_way:
+        names = ", ".join(map(str, in_the_way))
+        raise SettingsError(f"{names}: would be overwritten", hint="choose another name, or add --force")
     files = write_weights(bundle, out, format=to)
     for path in files:
         print(f"{path}  {path.stat().st_size:,} bytes")

@@ -44,6 +44,7 @@ def embed(
     """
     target = None if output in (None, "-") else Path(str(output))
     _check_target(target, force=force)
+    _check_not_read(target, [input], model_options)
     with opened(input) as file:
         started = time.perf_counter()
         embedder = model_options.load()
@@ -74,13 +75,26 @@ def _check_target(target: Path | None, *, force: bool) -> None:
         raise SettingsError(f"{target.parent}: no such folder", hint=f"mkdir -p {target.parent}")
 
 
+def _check_not_read(target: Path | None, inputs: Iterable[str], model: ModelOptions) -> None:
+    """Refuse to overwrite, even if told to, what the vectors are made from."""
+    from ..weights.load import files_of
+
+    if target is None or not target.exists():
+        return
+    read = [*map(Path, inputs), *files_of((model.options, model.model) if model.options else model.model)]
+    if any(path.exists() and path.samefile(target) for path in read):
+        raise SettingsError(f"{target}: is read by this very command", hint="choose another name for the output")
+
+
 @contextlib.contextmanager
 def opened(name: str) -> Iterator[BinaryIO]:
     if name == "-":
+        if sys.stdin is None:
+            raise DataError("standard input is closed", hint="give a text file")
         yield sys.stdin.buffer
         return
     path = Path(name)
-    if not path.is_file():
+    if path.is_dir() or not path.exists():  # pipes are fine: <(zcat text.gz), /dev/stdin
         what = "is a folder" if path.is_dir() else "no such file"
         raise DataError(f"{path}: {what}", hint="give a text file, or - for standard input")
     with path.open("rb") as file:

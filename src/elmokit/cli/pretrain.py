@@ -97,7 +97,7 @@ def assembled(
     """The recipe, completed, with what the command line says instead."""
     from ..pretraining.settings import PretrainSettings
     from ..recipes import read_recipe
-    from ..settings import from_plain, overridden
+    from ..settings import from_plain, overridden, to_plain
 
     data = complete(read_recipe(recipe))
     ends = [name for name in ("schedule.minutes", "schedule.steps") if given[name] is not None]
@@ -115,7 +115,9 @@ def assembled(
             for table in tables:
                 place = place.setdefault(table, {})
             place[name] = value
-    return from_plain(PretrainSettings, overridden(data, changes), where=recipe)
+    # All keys are there to be changed, not only those that the recipe spells out.
+    whole = to_plain(from_plain(PretrainSettings, data, where=recipe))
+    return from_plain(PretrainSettings, overridden(whole, changes), where=recipe)
 
 
 class TerminalWatch:

@@ -183,7 +183,9 @@ class Embedder:
 
     @torch.inference_mode()
     def _run(self, sentences: Sequence[Sequence[str]], state: BiLMState) -> tuple[list[Vectors], BiLMState]:
-        output = self.bilm(self.bilm.encode(sentences), state)
+        # What is computed in was said in `precision`; NumPy has no bfloat16 at all.
+        with torch.autocast(self.bilm.device.type, enabled=False):
+            output = self.bilm(self.bilm.encode(sentences), state)
         layers = output.layers.cpu().numpy()
         return [layers[:, i, : len(sentence)].copy() for i, sentence in enumerate(sentences)], output.state
 
@@ -228,9 +230,9 @@ def choose_device(name: str, *, index: int = 0) -> torch.device:
         return torch.device(f"cuda:{index}" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
+        torch.ones(1, device=device).cpu()  # "meta" makes tensors, and gives nothing back
+    except (RuntimeError, AssertionError, ImportError, AttributeError, TypeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise SettingsError(
             f"device {name!r} cannot be used: {reason:.120}", hint="auto, cpu, cuda, cuda:1, mps"
         ) from error

@@ -25,6 +25,9 @@ from ..text.vocabulary import BEGIN, END, UNKNOWN, Vocabulary
 
 Start = Literal["zero", "settled"]
 
+TEXT_UNKNOWN = "<unk>"
+"""How a corpus such as WikiText writes it."""
+
 PIECE_BYTES = 64 << 20
 """Probabilities that exist at a time."""
 
@@ -94,11 +97,11 @@ def vocabulary_of(bilm: BiLM) -> Vocabulary:
 def _run(
     bilm: BiLM, vocabulary: Vocabulary, sentences: Sequence[Sequence[str]], state: BiLMState
 ) -> list[TokenLogProbs]:
-    marked = [[BEGIN, *sentence, END] for sentence in sentences]
+    marked = [[BEGIN, *map(_as_read, sentence), END] for sentence in sentences]
     output = bilm(bilm.encode(marked), state, marks="none")
     targets = torch.zeros(output.mask.shape, dtype=torch.long, device=bilm.device)
     for row, sentence in enumerate(marked):
-        targets[row, : len(sentence)] = torch.tensor(vocabulary.ids(sentence))
+        targets[row, : len(sentence)] = torch.tensor(_predicted(vocabulary, sentence))
     halves = dict(zip(bilm.config.directions, output.layers[-1].chunk(len(bilm.config.directions), dim=2), strict=True))
     found = {}
     if "forward" in halves:
@@ -109,6 +112,17 @@ def _run(
         TokenLogProbs(*(found[d][i, : len(s) - 1].cpu() if d in found else None for d in ("forward", "backward")))
         for i, s in enumerate(marked)
     ]
+
+
+def _as_read(token: str) -> str:
+    """`<unk>` in a text is the vocabulary's `<UNK>`, as in training."""
+    return UNKNOWN if token == TEXT_UNKNOWN else token
+
+
+def _predicted(vocabulary: Vocabulary, marked: Sequence[str]) -> list[int]:
+    """The ids to predict; a sentence's mark within it is no border, and a word like any other that is not known."""
+    inner = [UNKNOWN if token in (BEGIN, END) else token for token in marked[1:-1]]
+    return vocabulary.ids([marked[0], *inner, marked[-1]])
 
 
 def _gathered(
@@ -133,12 +147,14 @@ def substitutes(
 
     p(word) is proportional to p(word | left) p(word | right), over the vocabulary without its marks.
     """
+    if n < 1:
+        raise DataError(f"{n} substitutes were asked for", hint="ask for one or more")
     if not 0 <= position < len(tokens):
         raise DataError(
             f"position {position} is not in a sentence of {len(tokens)} tokens", hint="positions begin at 0"
         )
     vocabulary = vocabulary_of(bilm)
-    top = bilm(bilm.encode([[BEGIN, *tokens, END]]), bilm.start(start, 1), marks="none").layers[-1, 0]
+    top = bilm(bilm.encode([[BEGIN, *map(_as_read, tokens), END]]), bilm.start(start, 1), marks="none").layers[-1, 0]
     weight, bias = bilm.softmax_weights()
     total = torch.zeros_like(bias)
     # The token stands at position + 1 between the marks: its neighbours' states have not seen it.
@@ -182,7 +198,9 @@ class PerplexityCounter:
         self.n_tokens += len(sentence)
         self.n_characters += sum(map(len, sentence)) + len(sentence) + 1
         for token in sentence:
-            if token not in self.vocabulary:
+            if _as_read(token) == UNKNOWN:
+                self.n_unknown += 1  # there is no other spelling of it
+            elif token not in self.vocabulary or token in (BEGIN, END):
                 self.n_unknown += 1
                 self.n_spelled += len(token.encode("utf-8", "ignore")) + 1
 

@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from ..errors import DataError
-from ..text.alphabet import PADDING, SENTENCE_MARKS
-from ..text.characters import character_rows
+from ..text.alphabet import BEGIN_SENTENCE, END_SENTENCE, PADDING, SENTENCE_MARKS
+from ..text.characters import character_rows, mark_row
 from ..text.vocabulary import BEGIN, END, Vocabulary
 
 PAD_ROW, BEGIN_ROW, END_ROW = 0, 1, 2
@@ -110,7 +110,7 @@ def encode(
 def batch_from_ids(ids: Int[Tensor, "batch token char"]) -> CharacterBatch:
     """A tensor of character ids as a batch; a row of zeros is padding."""
     n_batch, n_token, n_char = ids.shape
-    marks = torch.from_numpy(character_rows(SENTENCE_MARKS, n_char)).to(ids)
+    marks = ids.new_tensor([mark_row(mark, n_char) for mark in (BEGIN_SENTENCE, END_SENTENCE)])
     table = torch.cat([ids.new_zeros(1, n_char), marks, ids.reshape(-1, n_char)])
     index = torch.arange(END_ROW + 1, len(table), device=ids.device).view(n_batch, n_token)
     return CharacterBatch(index * (ids != PADDING).any(dim=-1), table, None)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from ..errors import DataError
 from ..settings import check
+from ..text.checks import check_ids, check_sentences
 from ..text.vocabulary import BEGIN, END, Vocabulary
 from .batch import BiLMOutput, BiLMState, CharacterBatch, batch_from_ids, encode, with_marks, without_marks
 from .char_cnn import TokenLayer
@@ -29,8 +30,7 @@ from .softmax import Softmax
 
 Marks = Literal["drop", "keep", "none"]
 
-NEUTRAL_TOKEN = "."
-NEUTRAL_RUNS = 3
+NEUTRAL_TOKEN, NEUTRAL_RUNS = ".", 3
 
 
 class BiLM(nn.Module):
@@ -48,9 +48,7 @@ class BiLM(nn.Module):
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> CharacterBatch:
         """Token lists to a batch on this model's device."""
-        for i, sentence in enumerate(sentences):
-            if isinstance(sentence, str):
-                raise DataError(f"sentence {i} is a text, not a list of tokens: {sentence[:40]!r}", hint="split it")
+        check_sentences(sentences)
         characters, reads_words = self.config.characters, self.config.words is not None
         if reads_words and self.vocabulary is None:
             raise DataError("this model reads words and has no vocabulary", hint="put its vocab.txt beside the weights")
@@ -72,15 +70,13 @@ class BiLM(nn.Module):
 
         `marks="keep"` leaves the sentence marks in the output, `"none"` runs without them: the middle of a long text.
         """
-        if isinstance(batch, Tensor):
-            batch = self._from_ids(batch)
+        batch = self._from_ids(batch) if isinstance(batch, Tensor) else batch
         check((marks in get_args(Marks), f"marks are one of {', '.join(get_args(Marks))}, found {marks!r}"))
         directions = self.config.directions if directions is None else directions
         index = batch.index if marks == "none" else with_marks(batch.index)
         mask = index != 0
         x = self.token_layer(batch)[index] * mask.unsqueeze(2)
-        if state is None:
-            state = self._zero_state(len(index), directions)
+        state = self._zero_state(len(index), directions) if state is None else state
         found, expected = tuple(state.cell.shape[:3]), (len(directions), self.config.lstm.n_layers, len(index))
         if found != expected:
             raise DataError(f"a state of {found} was given, expected (direction, layer, row) {expected}")
@@ -130,11 +126,16 @@ class BiLM(nn.Module):
         return sum(p.numel() for p in self.parameters()) - sum(e.embedding_dim for e in embeddings)
 
     def _from_ids(self, ids: Tensor) -> CharacterBatch:
-        expected = self.config.characters and self.config.characters.max_characters_per_token
-        if ids.dim() != 3 or ids.shape[2] != expected or self.config.words is not None:
-            what = f"(batch, token, {expected})" if expected and not self.config.words else "what encode() gives"
-            raise DataError(f"a tensor of shape {tuple(ids.shape)} was given, this model takes {what}")
-        return batch_from_ids(ids)
+        characters, dtype = self.config.characters, ids.dtype
+        if characters is None or self.config.words is not None:
+            raise DataError("a tensor of ids was given, this model reads words and takes what encode() gives")
+        expected = f"whole numbers (batch, token, {characters.max_characters_per_token})"
+        is_whole = not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)
+        if ids.dim() != 3 or ids.shape[2] != characters.max_characters_per_token or not is_whole:
+            raise DataError(f"{dtype} of shape {tuple(ids.shape)} was given, this model takes {expected}")
+        if not torch.compiler.is_compiling():
+            check_ids(ids.numpy(force=True), n_characters=characters.n_characters)
+        return batch_from_ids(ids.long())  # the marks' ids do not fit in eight bits
 
     def _zero_state(self, n_rows: int, directions: Sequence[Direction]) -> BiLMState:
         shape = (len(directions), self.config.lstm.n_layers, n_rows)
@@ -159,5 +160,4 @@ class BiLM(nn.Module):
 
 
 def _version(weight: Tensor) -> Hashable:
-    changes = 0 if weight.is_inference() else weight._version
-    return (weight.data_ptr(), changes, weight.dtype, weight.device)
+    return (weight.data_ptr(), 0 if weight.is_inference() else weight._version, weight.dtype, weight.device)

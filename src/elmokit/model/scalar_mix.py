@@ -80,12 +80,12 @@ class ScalarMix(nn.Module):
 def _normalised(
     layers: Float[Tensor, "layer batch token dim"], mask: Bool[Tensor, "batch token"] | None, *, over_batch: bool
 ) -> Float[Tensor, "layer batch token dim"]:
-    if mask is None:
-        mask = layers.new_ones(layers.shape[1:3], dtype=torch.bool)
-    present = mask[None, :, :, None]
+    mask = layers.new_ones(layers.shape[1:3], dtype=torch.bool) if mask is None else mask
+    present, dtype = mask[None, :, :, None], layers.dtype
+    layers = layers.to(torch.promote_types(dtype, torch.float32))  # float16 cannot hold a square, nor the epsilon
     axes = (1, 2, 3) if over_batch else (3,)
     n = (present.sum().clamp(min=1) if over_batch else 1) * layers.shape[3]
     mean = (layers * present).sum(dim=axes, keepdim=True) / n
     centred = (layers - mean) * present
     variance = centred.square().sum(dim=axes, keepdim=True) / n
-    return centred * torch.rsqrt(variance + _EPSILON)
+    return (centred * torch.rsqrt(variance + _EPSILON)).to(dtype)

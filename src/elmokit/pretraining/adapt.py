@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..model.config import BiLMConfig
+from ..runs import Run
 from ..settings import to_plain
 from ..weights.load import read_weights, write_weights
 from .run import Watch, pretrain
@@ -24,9 +25,10 @@ def adapted_shape(start: StartSettings) -> BiLMConfig:
 def adapt(settings: PretrainSettings, folder: str | Path, *, watch: Watch | None = None) -> dict[str, Any]:
     """Run `settings`, whose `start.model` names the model, and write the best model as bilm HDF5 beside `best/`."""
     result = pretrain(settings, folder, watch=watch)
-    target = Path(folder) / HDF5
-    if result and not target.exists():
-        write_weights(read_weights(Path(folder), softmax=False), target, format="bilm-hdf5")
+    run = Run(Path(folder))
+    if result and not (run.folder / HDF5).exists():
+        with run.replacing(HDF5) as target:
+            write_weights(read_weights(run.folder, softmax=False), target, format="bilm-hdf5")
     return result
 
 

@@ -13,15 +13,16 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ..model.batch import BiLMState
 from ..model.bilm import BiLM
 from ..settings import from_plain, to_plain
+from ..weights.tensor_file import save_tensors
 from .batches import Batches, LMBatch, Position
 from .objective import Objective
 from .parallel import mean, rank, side_by_side, world
@@ -68,6 +69,7 @@ class Trainer:
         self.module = nn.parallel.DistributedDataParallel(objective) if world() > 1 else objective
         self.settings = settings
         self.device = device
+        self.precision = settings.precision if settings.precision != "auto" else fast_precision(device)
         self.frozen_share = frozen_share
         self.optimizer = build_optimizer(objective.bilm, settings, frozen_share=frozen_share)
         self.batches = batches
@@ -79,10 +81,11 @@ class Trainer:
         """One update; `share` is how much of the run is over. Returns the loss in nats."""
         self.objective.train()
         number = self.progress.step
-        losses = []
+        losses, n_words = [], 0
         for part in range(self.settings.batch.accumulate):
             batch, position = self._read()
             losses.append(self._gradients(batch, seed=(self.settings.seed, self.progress.rollbacks, number, part)))
+            n_words += batch.n_words * world()
         loss = float(torch.stack(losses).mean())
         self._raise_if_diverged(loss)
         norm = nn.utils.clip_grad_norm_(self.objective.parameters(), self.settings.optimizer.clip_norm)
@@ -93,7 +96,6 @@ class Trainer:
             group["lr"] = rate * group["factor"] * (share >= group["frozen_until"])
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        n_words = batch.n_words * self.settings.batch.accumulate * world()
         self._advance(loss, position, n_words)
         return loss
 
@@ -124,12 +126,9 @@ class Trainer:
 
     def save(self, folder: Path) -> None:
         """Everything but the model's shape and words; `gather` comes first."""
-        save_file(dict(self.objective.bilm.state_dict()), folder / "weights.safetensors")
-        save_file(self._optimizer_tensors(), folder / "optimizer.safetensors")
-        save_file(
-            {"cell": self.state.cell.contiguous(), "hidden": self.state.hidden.contiguous()},
-            folder / "rows.safetensors",
-        )
+        save_tensors(self.objective.bilm.state_dict(), folder / "weights.safetensors")
+        save_tensors(self._optimizer_tensors(), folder / "optimizer.safetensors")
+        save_tensors(self._all_rows, folder / "rows.safetensors")
         (folder / "progress.json").write_text(json.dumps(to_plain(self.progress), indent=2) + "\n", encoding="utf-8")
 
     def restore(self, folder: Path) -> None:
@@ -150,8 +149,7 @@ class Trainer:
 
     def _gradients(self, batch: LMBatch, *, seed: tuple[int, ...]) -> Tensor:
         """Add this batch's gradients, and carry its rows' state on."""
-        bfloat16 = self.settings.precision == "bfloat16"
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=bfloat16):
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
             losses = self.module(batch.to(self.device), self.state, seed=seed)
         scale = self.settings.optimizer.loss_scale / self.settings.batch.accumulate
         (losses.mean * scale).backward()
@@ -195,6 +193,15 @@ class Trainer:
             kind, _, name = key.partition(":")
             # Adam counts its steps on the CPU.
             self.optimizer.state[parameters[name]][kind] = value.cpu() if kind == "step" else value
+
+
+def fast_precision(device: torch.device) -> Literal["float32", "bfloat16"]:
+    """bfloat16 where it is multiplied in hardware; a processor that only imitates it is slower than with float32."""
+    if device.type == "cuda":
+        return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
+    # PyTorch answers this for x86 alone, and under a private name.
+    supported = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    return "bfloat16" if device.type == "cpu" and supported() else "float32"
 
 
 def build_optimizer(bilm: BiLM, settings: PretrainSettings, *, frozen_share: float) -> torch.optim.Optimizer:

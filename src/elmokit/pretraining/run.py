@@ -13,8 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,10 +23,8 @@ from ..embed.embedder import choose_device
 from ..embed.language_model import Perplexity, perplexity
 from ..errors import RunError
 from ..model.bilm import BiLM
-from ..model.config import BiLMConfig, SoftmaxConfig
 from ..runs import Run
-from ..settings import from_plain, read_toml, to_plain
-from ..text.vocabulary import Vocabulary
+from ..settings import to_plain
 from ..weights.bundle import Provenance, WeightBundle
 from ..weights.load import write_weights
 from .batches import Batches
@@ -36,9 +33,9 @@ from .loop import Diverged, Progress, Trainer
 from .memory import refuse_what_does_not_fit, within_memory
 from .objective import Objective
 from .parallel import agreed, first_goes_first, local_rank, process_group, rank, wait_for_all, world
+from .preparation import complete_config, prepare, refuse_other_settings
 from .settings import PretrainSettings
-from .start import first_weights, start_vocabulary
-from .store import TokenStore, build_store
+from .start import first_weights
 
 MAX_ROLLBACKS = 3
 BEFORE = "before.json"
@@ -66,26 +63,6 @@ class Nobody:
         pass
 
 
-@dataclass(frozen=True)
-class Texts:
-    """The text to train on, and the one to choose by."""
-
-    train: TokenStore
-    valid: TokenStore
-    general: TokenStore | None = None
-    """Of another kind, where a model is adapted."""
-
-    def sentences(self, n_tokens: int | None, *, general: bool = False) -> list[list[str]]:
-        """The validation text's sentences, up to so many tokens."""
-        store = self.general if general else self.valid
-        assert store is not None
-        words = list(store.words())
-        ends = store.sentence_starts[1:]
-        n = len(ends) if n_tokens is None else max(1, int((ends <= n_tokens).sum()))
-        starts = store.sentence_starts
-        return [[words[i] for i in store.ids[starts[k] : starts[k + 1]]] for k in range(n)]
-
-
 def pretrain(settings: PretrainSettings, folder: str | Path, *, watch: Watch | None = None) -> dict[str, Any]:
     """Train as `settings` say, or go on where this folder's run stopped. Returns what result.json holds."""
     started = time.perf_counter()
@@ -96,12 +73,13 @@ def pretrain(settings: PretrainSettings, folder: str | Path, *, watch: Watch | N
         watch = watch if rank() == 0 else Nobody()
         finished = run.result()
         if finished is not None:
-            _refuse_other_settings(run, settings)
+            refuse_other_settings(run, settings)
             watch.say(
                 f"{run.folder} is finished: perplexity {finished['perplexity']:.1f} after {finished['step']:,} steps"
             )
             return finished
-        return _Session(settings, run, device=device, watch=watch, started=started).result()
+        with run.locked() if rank() == 0 else nullcontext():
+            return _Session(settings, run, device=device, watch=watch, started=started).result()
 
 
 class _Session:
@@ -112,7 +90,7 @@ class _Session:
     ) -> None:
         self.settings, self.run, self.watch, self.started = settings, run, watch, started
         with first_goes_first():
-            self.texts = prepare(settings, run, watch)
+            self.texts = prepare(settings, run, watch.say)
         config = complete_config(settings, self.texts.train)
         refuse_what_does_not_fit(config, device)
         torch.manual_seed(settings.seed)
@@ -131,8 +109,9 @@ class _Session:
         self.trainer = Trainer(objective, batches, settings, device=device, frozen_share=frozen_share)
         self.sample = self.texts.sentences(settings.schedule.valid_tokens)
         self.reserve = 0.02 * 60 * (settings.schedule.minutes or 0)
+        self.seconds_before = 0.0
         self._go_on()
-        self.seconds_before = self.trainer.progress.seconds - (time.perf_counter() - started)
+        self.seconds_before = self.trainer.progress.seconds if self.resumed else 0.0
 
     def result(self) -> dict[str, Any]:
         words_per_second = self._probe()
@@ -141,18 +120,21 @@ class _Session:
             while not self._is_over():
                 self._step()
                 done = self.trainer.progress.step
+                due = done % self.settings.schedule.evaluate_every == 0
+                if due:
+                    self._evaluate_and_save()
                 if stopping.is_set():
-                    self._save()
+                    if not due:
+                        self._save()
                     self.watch.say(f"stopped after step {done:,}; the same command goes on from there")
                     raise KeyboardInterrupt
-                if done % self.settings.schedule.evaluate_every == 0:
-                    self._evaluate_and_save()
         return self._finish()
 
     def _go_on(self) -> None:
         """From the last whole checkpoint, or from the first step, which is a checkpoint too."""
         latest = self.run.latest(say=self.watch.say)
         wait_for_all()  # before the first process writes one
+        self.resumed = latest is not None
         if latest is None:
             self._save()
             return
@@ -178,7 +160,7 @@ class _Session:
         return (
             f"{bilm.n_parameters() / 1e6:.1f} M parameters · {train.n_tokens:,} tokens, {train.n_words:,} words "
             f"({train.oov_share:.1%} unknown) · {self.trainer.objective.softmax} softmax · {self.trainer.device} "
-            f"{self.settings.precision} · {words_per_second:,.0f} words/s · {length}"
+            f"{self.trainer.precision} · {words_per_second:,.0f} words/s · {length}"
         )
 
     def _seconds(self) -> float:
@@ -278,10 +260,7 @@ class _Session:
         return 1.1 * seconds_per_token * (n_tokens + n_sample) + 3 * saving
 
     def _save(self) -> None:
-        self.trainer.progress = dataclasses.replace(
-            self.trainer.progress,
-            seconds=self._seconds() if hasattr(self, "seconds_before") else self.trainer.progress.seconds,
-        )
+        self.trainer.progress = dataclasses.replace(self.trainer.progress, seconds=self._seconds())
         self.trainer.gather()
         if rank() == 0:
             self.run.save(self.trainer.progress.step, self.trainer.save)
@@ -337,73 +316,6 @@ class _Session:
             write_weights(bundle, folder)
 
 
-def prepare(settings: PretrainSettings, run: Run, watch: Watch) -> Texts:
-    """The run folder and its token stores. A run that goes on must find the text and settings it began with."""
-    begun = run.exists
-    if begun:
-        _refuse_other_settings(run, settings)
-    elif rank() == 0:
-        run.create(settings, {"seed": settings.seed})
-    corpus = settings.corpus
-    store = build_store(
-        corpus.paths,
-        run.folder / "store",
-        text=settings.bilm.text,
-        vocabulary=Path(corpus.vocabulary) if corpus.vocabulary else _known_words(settings, run),
-        max_words=corpus.max_words,
-        min_count=corpus.min_count,
-        workers=corpus.workers,
-        rebuild=not begun or not (run.folder / "store").exists(),
-    )
-    if not store.reused:
-        watch.say(f"read {store.n_tokens:,} tokens in {store.n_sentences:,} sentences")
-
-    def other(name: str, paths: tuple[str, ...]) -> TokenStore:
-        folder = run.folder / name
-        rebuild = not begun or not folder.exists()
-        return build_store(
-            paths, folder, text=settings.bilm.text, vocabulary=store.vocabulary, workers=corpus.workers, rebuild=rebuild
-        )
-
-    general = other("general-store", settings.start.general) if settings.start.general else None
-    if corpus.valid:
-        return Texts(store, other("valid-store", corpus.valid), general)
-    cut = store.tail_split(corpus.valid_share)
-    return Texts(store.slice(0, cut), store.slice(cut, store.n_sentences), general)
-
-
-def _known_words(settings: PretrainSettings, run: Run) -> Vocabulary | None:
-    """Where a model with a softmax is adapted: the new text's words, and then those that it knows."""
-    known = None if settings.start.model is None else start_vocabulary(settings.start)
-    if known is None:
-        return None
-    own = build_store(
-        settings.corpus.paths,
-        run.folder / "words-store",
-        text=settings.bilm.text,
-        max_words=settings.corpus.max_words,
-        min_count=settings.corpus.min_count,
-        workers=settings.corpus.workers,
-    ).vocabulary
-    words = list(dict.fromkeys([*own.words, *known.words]))
-    return Vocabulary(tuple(words[: settings.corpus.max_words]))
-
-
-def complete_config(settings: PretrainSettings, store: TokenStore) -> BiLMConfig:
-    """The model's shape, with what only the text tells: its words, and how long its tokens are."""
-    config = settings.bilm
-    characters, words = config.characters, config.words
-    if characters is not None and settings.corpus.fit_token_length:
-        widest = max(width for width, _ in characters.filters)
-        length = max(widest, store.fitting_token_length())
-        characters = dataclasses.replace(characters, max_characters_per_token=length)
-    if words is not None:
-        words = dataclasses.replace(words, n_words=store.n_words)
-    tied = config.softmax is not None and config.softmax.tied
-    softmax = SoftmaxConfig(n_words=store.n_words, tied=tied)
-    return dataclasses.replace(config, characters=characters, words=words, softmax=softmax)
-
-
 def evaluate(bilm: BiLM, sentences: list[list[str]]) -> Perplexity:
     """As `elmokit perplexity` does: exact, each sentence from the state that the model is used with."""
     training = bilm.training
@@ -431,21 +343,3 @@ def stop_on_interrupt() -> Iterator[threading.Event]:
         yield asked
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _refuse_other_settings(run: Run, settings: PretrainSettings) -> None:
-    then = from_plain(PretrainSettings, read_toml(run.settings_file), where=str(run.settings_file))
-    changed = list(_changes(to_plain(then), to_plain(settings)))
-    if changed:
-        listed = "".join(f"\n  - {change}" for change in changed)
-        raise RunError(
-            f"{run.folder} was begun with other settings:{listed}", hint="use the same line, or another --out"
-        )
-
-
-def _changes(then: Any, now: Any, key: str = "") -> Iterator[str]:
-    if isinstance(then, dict) and isinstance(now, dict):
-        for name in then:
-            yield from _changes(then[name], now[name], f"{key}.{name}" if key else name)
-    elif then != now:
-        yield f"{key} was {then}, is now {now}"

@@ -93,11 +93,26 @@ class OptimizerSettings:
 
     def __post_init__(self) -> None:
         check(
-            (self.learning_rate > 0, f"learning_rate must be positive, found {self.learning_rate}"),
+            *(
+                (getattr(self, name) > 0, f"{name} must be positive, found {getattr(self, name)}")
+                for name in ("learning_rate", "clip_norm", "loss_scale")
+            ),
+            (self.weight_decay >= 0, f"weight_decay must not be negative, found {self.weight_decay}"),
+            (0 <= self.beta2 < 1, f"beta2 must be in [0, 1), found {self.beta2}"),
             (0 <= self.warmup < 1, f"warmup must be in [0, 1), found {self.warmup}"),
             (0 <= self.decay_to <= 1, f"decay_to must be in [0, 1], found {self.decay_to}"),
-            (self.clip_norm > 0, f"clip_norm must be positive, found {self.clip_norm}"),
         )
+
+
+_ENDS_AND_INTERVALS = (
+    "steps",
+    "minutes",
+    "epochs",
+    "evaluate_every",
+    "valid_tokens",
+    "last_valid_tokens",
+    "patience",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +134,19 @@ class ScheduleSettings:
 
     def __post_init__(self) -> None:
         check(
-            (self.evaluate_every > 0, f"evaluate_every must be positive, found {self.evaluate_every}"),
+            *(
+                (value is None or value > 0, f"{name} must be positive, found {value}")
+                for name in (
+                    "steps",
+                    "minutes",
+                    "epochs",
+                    "evaluate_every",
+                    "valid_tokens",
+                    "last_valid_tokens",
+                    "patience",
+                )
+                for value in [getattr(self, name)]
+            ),
             (
                 self.steps is not None or self.minutes is not None or self.epochs is not None,
                 "one of steps, minutes, epochs must be set",
@@ -139,9 +166,9 @@ class StartSettings:
     """Text of another kind, to measure by what is forgotten."""
     frozen_share: float = 0.05
     """Share of the run in which the softmax alone learns."""
-    frozen_share_without_softmax: float = 0.4
+    frozen_share_without_softmax: float = 0.15
     """The same where the softmax is new: a biLM must not follow one that knows nothing."""
-    rate_decay: float = 0.5
+    rate_decay: float = 0.9
     """How much slower each layer learns than the one above it, the softmax being the top."""
 
     def __post_init__(self) -> None:
@@ -164,5 +191,12 @@ class PretrainSettings:
     start: StartSettings = field(default_factory=StartSettings)
     seed: int = 0
     device: str = "auto"
-    precision: Literal["float32", "bfloat16"] = "bfloat16"
-    """What matrices are multiplied in; weights and sums stay float32."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """What matrices are multiplied in; weights and sums stay float32. `auto` is bfloat16 where the processor has it."""
+
+    def __post_init__(self) -> None:
+        nothing_to_choose_by = not self.corpus.valid and self.corpus.valid_share == 0
+        check(
+            (0 <= self.seed < 1 << 32, f"seed must be in 0 .. 2^32 - 1, found {self.seed}"),
+            (not nothing_to_choose_by, "without corpus.valid, corpus.valid_share must not be 0"),
+        )

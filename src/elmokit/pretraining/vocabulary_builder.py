@@ -115,6 +115,11 @@ def check_marks(vocabulary: Vocabulary, where: str = "the vocabulary") -> None:
         written = {mark.lower() for mark in missing} & set(vocabulary.words)
         hint = f"{', '.join(sorted(written))} must be in capitals" if written else "add a line for each, at the top"
         raise DataError(all_at_once([f"the mark {mark} is missing" for mark in missing], where), hint=hint)
+    if vocabulary.words[: len(MARKS)] != MARKS:
+        raise DataError(
+            f"{where}: begins with {', '.join(vocabulary.words[: len(MARKS)])}, expected {', '.join(MARKS)}",
+            hint="put the three marks on the first lines, in this order",
+        )
 
 
 def predicted_ids(vocabulary: Vocabulary) -> dict[str, int]:

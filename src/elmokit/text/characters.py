@@ -30,11 +30,9 @@ def character_rows(tokens: Sequence[str], max_characters_per_token: int = 50) ->
     rows[np.repeat(np.arange(len(encoded)), lengths), positions + 1] = np.frombuffer(b"".join(encoded), np.uint8) + 1
     for i, token in enumerate(tokens):
         if token in _MARK_IDS:
-            rows[i] = _mark_row(_MARK_IDS[token], max_characters_per_token)
+            rows[i] = mark_row(_MARK_IDS[token], max_characters_per_token)
     return rows
 
 
-def _mark_row(mark: int, max_characters_per_token: int) -> NDArray[np.int64]:
-    row = np.full(max_characters_per_token, PAD_CHARACTER, dtype=np.int64)
-    row[:3] = BEGIN_WORD, mark, END_WORD
-    return row
+def mark_row(mark: int, max_characters_per_token: int) -> list[int]:
+    return [BEGIN_WORD, mark, END_WORD] + [PAD_CHARACTER] * (max_characters_per_token - 3)

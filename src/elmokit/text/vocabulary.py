@@ -44,9 +44,11 @@ class Vocabulary:
     @classmethod
     def read(cls, path: Path) -> Vocabulary:
         try:
-            text = path.read_bytes().decode("utf-8")
+            text = path.read_bytes().decode("utf-8").removeprefix("\ufeff")  # Windows editors put it there
         except UnicodeDecodeError as error:
             raise DataError(f"{path}: not UTF-8 at byte {error.start}", hint="convert the file to UTF-8") from error
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror})", hint="check its permissions") from error
         return cls.from_lines(text.removesuffix("\n").split("\n") if text else ())
 
     @classmethod

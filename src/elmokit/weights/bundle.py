@@ -40,6 +40,11 @@ class Provenance:
     converted_from: Mapping[str, Any] = field(default_factory=dict)
     """The provenance of the files that these were made from."""
 
+    def __post_init__(self) -> None:
+        # A file may have a name that is no UTF-8: it must still be printed and stored.
+        for name in ("source", "options"):
+            object.__setattr__(self, name, getattr(self, name).encode("utf-8", "backslashreplace").decode())
+
 
 @dataclass(frozen=True, kw_only=True)
 class WeightBundle:

@@ -64,17 +64,29 @@ def options_beside(weights: Path) -> list[Options]:
     silence, and other clips give other vectors.
     """
     found = []
-    for path in sorted(weights.parent.glob("*.json")):
+    for path in _json_files(weights.parent):
         if "options" in path.name.lower():
             found.append(read_options(path))
             continue
         try:
             data = _object(path)
-        except WeightsError:
+        except WeightsError as error:
+            if isinstance(error.__cause__, OSError):
+                raise  # who cannot read it cannot know that it is no options file
             continue
         if _looks_like_options(data):
             found.append(_parse(data, where=str(path), origin=path.name))
     return found
+
+
+def _json_files(folder: Path) -> list[Path]:
+    try:
+        files = sorted(path for path in folder.iterdir() if path.name.endswith(".json"))
+        return [path for path in files if path.is_file() or "options" in path.name.lower()]
+    except OSError as error:
+        raise WeightsError(
+            f"{folder}: cannot be searched for options ({error.strerror})", hint="give (options.json, weights.hdf5)"
+        ) from error
 
 
 def differences(options: Options, config: BiLMConfig) -> list[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from ..errors import WeightsError, all_at_once
-from ..text.vocabulary import Vocabulary
 from .bundle import WeightBundle
 from .load import read_weights
 
@@ -24,10 +24,13 @@ def verify_copy(bundle: WeightBundle, written: Path) -> str:
     ]
     if problems:
         raise WeightsError(all_at_once(problems, str(written)), hint="convert again; if it persists, report it")
-    largest = _largest_difference(held, copy)
+    tensors, sentences = f"verified: {len(held.tensors)} tensors equal bit for bit", _sentences(held)
+    if not sentences:
+        return f"{tensors}; vectors were not compared: the model reads words and has no vocabulary"
+    largest = _largest_difference(held, copy, sentences)
     if largest > 0:
         raise WeightsError(f"{written}: vectors differ by {largest:.3g}", hint="convert again")
-    return f"verified: {len(held.tensors)} tensors equal bit for bit, vectors of {len(SENTENCES)} sentences equal"
+    return f"{tensors}, vectors of {len(sentences)} sentences equal"
 
 
 def _equal(tensor: torch.Tensor, other: torch.Tensor | None) -> bool:
@@ -35,15 +38,15 @@ def _equal(tensor: torch.Tensor, other: torch.Tensor | None) -> bool:
 
 
 @torch.inference_mode()
-def _largest_difference(bundle: WeightBundle, copy: WeightBundle) -> float:
+def _largest_difference(bundle: WeightBundle, copy: WeightBundle, sentences: Sequence[Sequence[str]]) -> float:
     ours, theirs = bundle.build(), copy.build()
-    sentences = SENTENCES if bundle.config.words is None else _readable(bundle.vocabulary)
-    if sentences is None:
-        return 0.0
     batch = ours.encode(sentences)
     return float((ours(batch).layers - theirs(batch).layers).abs().max())
 
 
-def _readable(vocabulary: Vocabulary | None) -> tuple[tuple[str, ...], ...] | None:
-    """Sentences in a model's own words."""
-    return (vocabulary.words[:7], vocabulary.words[3:5]) if vocabulary else None
+def _sentences(bundle: WeightBundle) -> Sequence[Sequence[str]]:
+    """Sentences that the model can read: of its own words where it reads words."""
+    if bundle.config.words is None:
+        return SENTENCES
+    words = bundle.vocabulary.words if bundle.vocabulary else ()
+    return [sentence for sentence in (words[:7], words[3:5]) if sentence]

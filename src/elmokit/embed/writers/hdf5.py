@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from types import TracebackType
 
+from ...weights.hdf5_output import Hdf5Output
 from ..vectors import SentenceVectors
 
 
@@ -17,24 +18,24 @@ class Hdf5Writer:
     """Keys are numbers, so a "/" in a sentence is harmless."""
 
     def __init__(self, path: Path) -> None:
-        import h5py
-
-        self._file = h5py.File(path, "w")
+        self._output = Hdf5Output(path)
         self._index: dict[str, str] = {}
         self._n = 0
 
     def __enter__(self) -> Hdf5Writer:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         import h5py
 
-        if kind is None:
-            table = self._file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())
-            table[0] = json.dumps(self._index)
-        self._file.close()
+        with self._output:
+            if error is not None:
+                raise error
+            self._output.add("sentence_to_index", [json.dumps(self._index)], dtype=h5py.string_dtype())
 
     def write(self, vectors: SentenceVectors, text: str) -> None:
-        self._file.create_dataset(str(self._n), data=vectors.layers, dtype="float32")
+        self._output.add(str(self._n), vectors.layers, dtype="float32")
         self._index[text] = str(self._n)
         self._n += 1

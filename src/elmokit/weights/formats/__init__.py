@@ -27,6 +27,9 @@ class Format(Protocol):
 
     def read(self, weights: Path, *, options: Path | None, softmax: bool, checksum: bool) -> WeightBundle: ...
 
+    def target_files(self, bundle: WeightBundle, target: Path) -> list[Path]:
+        """The files that `write` would make, the main one first."""
+
     def write(self, bundle: WeightBundle, target: Path) -> list[Path]:
         """Write beside and rename; return the files, the main one first."""
 

@@ -20,6 +20,7 @@ from ...text.vocabulary import BEGIN, END, Vocabulary
 from .. import hdf5
 from ..bilm_shape import config_of, standard_names
 from ..bundle import Provenance, WeightBundle, check_finite, check_shapes, check_sizes, expected_shapes
+from ..hdf5_output import Hdf5Output
 from ..key_map import Entry, bilm_entries
 from ..options import Options, check_agreement, differences, options_beside, read_options, to_options
 
@@ -71,19 +72,23 @@ class BilmHdf5:
         vocabulary = _vocabulary(weights.parent, config.words.n_words) if config.words else None
         return WeightBundle(config=config, tensors=tensors, provenance=provenance, vocabulary=vocabulary)
 
+    def target_files(self, bundle: WeightBundle, target: Path) -> list[Path]:
+        files = _target_files(target)
+        return files[:2] if bundle.config.words is None or bundle.vocabulary is None else files
+
     def write(self, bundle: WeightBundle, target: Path) -> list[Path]:
         _refuse_what_it_cannot_hold(bundle.config)
         bundle = bundle.with_forget_bias(TENSORFLOW_FORGET_BIAS)
-        weights, options, vocabulary = files = _target_files(target)
+        weights, options, *vocabulary = files = self.target_files(bundle, target)
         weights.parent.mkdir(parents=True, exist_ok=True)
         with beside(weights) as temporary:
             _write_tensors(bundle, temporary)
         with beside(options) as temporary:
             temporary.write_text(json.dumps(to_options(bundle.config), indent=2) + "\n", encoding="utf-8")
-        if bundle.config.words is None or bundle.vocabulary is None:
-            return files[:2]
-        with beside(vocabulary) as temporary:
-            bundle.vocabulary.write(temporary)
+        for path in vocabulary:
+            assert bundle.vocabulary is not None
+            with beside(path) as temporary:
+                bundle.vocabulary.write(temporary)
         return files
 
 
@@ -220,9 +225,7 @@ def _target_files(target: Path) -> list[Path]:
 
 
 def _write_tensors(bundle: WeightBundle, path: Path) -> None:
-    import h5py
-
-    with h5py.File(path, "w") as file:
+    with Hdf5Output(path) as file:
         for entry in bilm_entries(bundle.config):
             ours = [bundle.tensors[name].float() for name in entry.ours]
-            file.create_dataset(entry.theirs, data=entry.layout.write(*ours).numpy(), dtype="float32")
+            file.add(entry.theirs, entry.layout.write(*ours).numpy(), dtype="float32")

@@ -22,6 +22,7 @@ from ...settings import from_plain, to_plain
 from ...text.vocabulary import Vocabulary
 from ..bundle import SOFTMAX, Provenance, WeightBundle, check_finite, check_shapes, expected_shapes
 from ..json_file import read_object
+from ..tensor_file import save_tensors
 
 CONFIG, MODEL, SOFTMAX_FILE, VOCABULARY = "config.json", "model.safetensors", "softmax.safetensors", "vocab.txt"
 RUN_BEST = "best"
@@ -41,7 +42,7 @@ class Native:
             folder = folder / RUN_BEST
         if source.is_file() and source.name not in (CONFIG, MODEL):
             return None
-        return folder / MODEL if _is_ours(folder / CONFIG) else None
+        return folder / MODEL if _is_ours(folder) else None
 
     def read(self, weights: Path, *, options: Path | None, softmax: bool, checksum: bool) -> WeightBundle:
         folder = weights.parent
@@ -66,6 +67,14 @@ class Native:
             vocabulary=vocabulary,
         )
 
+    def target_files(self, bundle: WeightBundle, target: Path) -> list[Path]:
+        names = [MODEL]
+        if any(name.startswith(SOFTMAX) for name in bundle.tensors):
+            names.append(SOFTMAX_FILE)
+        if bundle.vocabulary is not None:
+            names.append(VOCABULARY)
+        return [target / name for name in (*names, CONFIG)]
+
     def write(self, bundle: WeightBundle, target: Path) -> list[Path]:
         target.mkdir(parents=True, exist_ok=True)
         softmax = {name: t for name, t in bundle.tensors.items() if name.startswith(SOFTMAX)}
@@ -85,7 +94,9 @@ class Native:
             "files": {path.name: sha256(path) for path in files},
         }
         with beside(target / CONFIG) as temporary:
-            temporary.write_text(json.dumps(described, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            text = json.dumps(described, indent=2, ensure_ascii=False) + "\n"
+            # What UTF-8 cannot hold (half a surrogate pair) becomes \udc80, which is JSON's own way to write it.
+            temporary.write_bytes(text.encode("utf-8", "backslashreplace"))
         return [*files, target / CONFIG]
 
 
@@ -100,8 +111,16 @@ def _provenance(stored: Provenance, folder: Path, checksum: str) -> Provenance:
     )
 
 
-def _is_ours(path: Path) -> bool:
-    return path.is_file() and _config(path).get("format") == "elmokit"
+def _is_ours(folder: Path) -> bool:
+    """Many programs call a file config.json: one that is not even ours to read matters only beside our weights."""
+    if not (folder / CONFIG).is_file():
+        return False
+    try:
+        return _config(folder / CONFIG).get("format") == "elmokit"
+    except WeightsError:
+        if (folder / MODEL).is_file():
+            raise
+        return False
 
 
 def _check_types(tensors: Mapping[str, Tensor], where: str) -> None:
@@ -146,8 +165,6 @@ def _tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _save(tensors: Mapping[str, Tensor], path: Path) -> Path:
-    from safetensors.torch import save_file
-
     with beside(path) as temporary:
-        save_file({name: tensor.float().contiguous() for name, tensor in tensors.items()}, temporary)
+        save_tensors({name: tensor.float() for name, tensor in tensors.items()}, temporary)
     return path
