@@ -155,6 +155,14 @@ def test_info_as_json(elmo) -> None:
     assert facts["parameters"] == elmokit.load_bilm("random-tiny").n_parameters()
 
 
+def test_info_says_what_of_a_text_the_model_would_not_see(elmo) -> None:
+    Path("long.txt").write_text(f"fine {'x' * 100} <S>\n")
+    line = ["info", "random-tiny", "--text", "long.txt"]
+    assert "text: " in elmo(*line).out
+    facts = json.loads(elmo(*line, "--json").out)["text"]
+    assert (facts["n_over_limit"], facts["n_sentences"]) == (1, 1)
+
+
 def test_convert_there_and_back_verified(elmo) -> None:
     assert "equal bit for bit" in elmo("convert", "random-tiny", "native", "--to", "native", "--verify").out
     assert "equal bit for bit" in elmo("convert", "native", "old", "--to", "bilm-hdf5", "--verify").out

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ import torch
 
 import elmokit
 from elmokit.cli import run as command_line
-from elmokit.errors import DataError, RunError
+from elmokit.errors import DataError, MissingExtra, RunError
 from elmokit.pretraining.loop import Diverged, Trainer
 from elmokit.pretraining.run import Nobody, pretrain
 from elmokit.pretraining.settings import ScheduleSettings
@@ -294,6 +295,31 @@ def test_a_full_disk_loses_nothing_that_was_there(text, tmp_path, monkeypatch):
     pretrain(settings, tmp_path / "run")
     pretrain(settings, tmp_path / "whole")
     assert_same_weights(tmp_path / "whole/last", tmp_path / "run/last")
+
+
+def test_tensorboard_without_its_package_says_what_to_install(text, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'elmokit\[tensorboard\]'"):
+        pretrain(tiny_settings(text, tensorboard=True), tmp_path / "run")
+
+
+def test_tensorboard_gets_each_number_as_a_curve(text, tmp_path, monkeypatch):
+    curves: dict[str, list[int]] = {}
+
+    class Writer:
+        def __init__(self, folder: str) -> None:
+            assert folder.endswith("tensorboard")
+
+        def add_scalar(self, name: str, value: float, step: int) -> None:
+            curves.setdefault(name, []).append(step)
+
+        def flush(self) -> None:
+            pass
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", types.SimpleNamespace(SummaryWriter=Writer))
+    pretrain(tiny_settings(text, tensorboard=True), tmp_path / "run")
+    assert curves["valid/perplexity"] == [4, 8, 12]
+    assert curves["train/loss"] == list(range(1, 13))
 
 
 def test_patience_ends_a_run_that_does_not_get_better(text, tmp_path):

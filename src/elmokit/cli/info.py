@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json as json_module
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .embed import opened
 from .wording import counted, millions
 
 if TYPE_CHECKING:
+    from ..text.facts import TextFacts
     from ..weights.bundle import WeightBundle
 
 
-def info(source: str, /, *, options: Path | None = None, json: bool = False) -> None:
+def info(source: str, /, *, options: Path | None = None, text: str | None = None, json: bool = False) -> None:
     """Say what a model is: its family, shape, origin, and what is unusual about it.
 
     Parameters
@@ -21,13 +25,42 @@ def info(source: str, /, *, options: Path | None = None, json: bool = False) -> 
         A bundled model, a folder, or a weights file.
     options
         The options.json of an HDF5 file, where it does not lie beside it.
+    text
+        A text file: say also what of it the model would not see.
     json
         Print one JSON object instead.
     """
     from ..weights.load import read_weights
 
     bundle = read_weights((options, source) if options else source)
-    print(json_module.dumps(facts(bundle), indent=2, ensure_ascii=False) if json else _readable(bundle))
+    seen = None if text is None else _text_facts(bundle, text)
+    if json:
+        about = facts(bundle) | ({} if seen is None else {"text": dataclasses.asdict(seen)})
+        print(json_module.dumps(about, indent=2, ensure_ascii=False))
+    else:
+        print(_readable(bundle) if seen is None else f"{_readable(bundle)}\n{_readable_text(seen)}")
+
+
+def _text_facts(bundle: WeightBundle, text: str) -> TextFacts:
+    """Of a text, read as the model reads it."""
+    from ..text.facts import text_facts
+    from ..text.lines import lines
+    from ..text.tokens import tokenizer
+
+    config = bundle.config
+    cut = tokenizer(config.text.tokenizer, config.text.language)
+    limit = config.characters.max_characters_per_token if config.characters else sys.maxsize
+    with opened(text) as file:
+        return text_facts((cut(line).tokens for line in lines(file, text)), limit)
+
+
+def _readable_text(seen: TextFacts) -> str:
+    return (
+        f"text: {counted(seen.n_tokens, 'token')}, {seen.n_distinct:,} of them distinct, in "
+        f"{counted(seen.n_sentences, 'line')} · {seen.share_over_limit:.2%} are longer than a character row · "
+        f"{seen.n_with_unknown_bytes:,} with characters that UTF-8 cannot hold · "
+        f"{seen.n_sentence_marks:,} read as a sentence's mark"
+    )
 
 
 def facts(bundle: WeightBundle) -> dict[str, Any]:

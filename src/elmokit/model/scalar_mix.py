@@ -58,7 +58,7 @@ class ScalarMix(nn.Module):
 
     def penalty(self, l2: float) -> Float[Tensor, ""]:
         """The paper's lambda * |w|^2, to be added to a loss: a large one makes the mix the mean of the layers."""
-        return l2 * self.scores.square().sum()
+        return l2 * self.scores.square().sum() * self.scores.requires_grad  # fixed scores cost nothing
 
     def forward(
         self, layers: Float[Tensor, "layer batch token dim"], mask: Bool[Tensor, "batch token"] | None = None

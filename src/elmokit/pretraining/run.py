@@ -28,9 +28,10 @@ from ..settings import to_plain
 from ..weights.bundle import Provenance, WeightBundle
 from ..weights.load import write_weights
 from .batches import Batches
+from .board import Board
 from .card import write_card
 from .loop import Diverged, Progress, Trainer
-from .memory import refuse_what_does_not_fit, within_memory
+from .memory import memory_in_use, refuse_what_does_not_fit, within_memory
 from .objective import Objective
 from .parallel import agreed, first_goes_first, local_rank, process_group, rank, wait_for_all, world
 from .preparation import complete_config, prepare, refuse_other_settings
@@ -109,6 +110,7 @@ class _Session:
         self.trainer = Trainer(objective, batches, settings, device=device, frozen_share=frozen_share)
         self.sample = self.texts.sentences(settings.schedule.valid_tokens)
         self.reserve = 0.02 * 60 * (settings.schedule.minutes or 0)
+        self.board = Board(self.run.folder / "tensorboard") if settings.tensorboard and rank() == 0 else None
         self.seconds_before = 0.0
         self._go_on()
         self.seconds_before = self.trainer.progress.seconds if self.resumed else 0.0
@@ -160,7 +162,8 @@ class _Session:
         return (
             f"{bilm.n_parameters() / 1e6:.1f} M parameters · {train.n_tokens:,} tokens, {train.n_words:,} words "
             f"({train.oov_share:.1%} unknown) · {self.trainer.objective.softmax} softmax · {self.trainer.device} "
-            f"{self.trainer.precision} · {words_per_second:,.0f} words/s · {length}"
+            f"{self.trainer.precision} · {memory_in_use(self.trainer.device) / 1e9:.1f} GB · "
+            f"{words_per_second:,.0f} words/s · {length}"
         )
 
     def _seconds(self) -> float:
@@ -200,10 +203,16 @@ class _Session:
         progress = self.trainer.progress
         seconds = self._seconds()
         self.watch.stepped(progress, loss, left=max(0.0, seconds / share - seconds))
-        if rank() == 0 and progress.step % max(1, self.settings.schedule.evaluate_every // 20) == 0:
-            self.run.log(
+        if progress.step % max(1, self.settings.schedule.evaluate_every // 20) == 0:
+            self._log(
                 {"event": "train", "step": progress.step, "loss": loss, "words": progress.words, "seconds": seconds}
             )
+
+    def _log(self, event: dict[str, Any]) -> None:
+        if rank() == 0:
+            self.run.log(event)
+            if self.board is not None:
+                self.board.add(event)
 
     def _unfreeze(self, share: float) -> None:
         """Measure the model that is adapted, as soon as it has a softmax that knows its words."""
@@ -244,10 +253,9 @@ class _Session:
             worse=0 if better else progress.worse + 1,
         )
         self.watch.evaluated(self.trainer.progress, found)
-        if rank() == 0:
-            self.run.log({"event": "valid", "step": progress.step, "seconds": self._seconds(), **to_plain(found)})
-            if better:
-                self._write_model("best")
+        self._log({"event": "valid", "step": progress.step, "seconds": self._seconds(), **to_plain(found)})
+        if better and rank() == 0:
+            self._write_model("best")
         self._save()
         self.reserve = self._time_to_finish(seconds / found.tokens, saving=time.perf_counter() - started - seconds)
 

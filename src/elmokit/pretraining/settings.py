@@ -191,6 +191,8 @@ class PretrainSettings:
     start: StartSettings = field(default_factory=StartSettings)
     seed: int = 0
     device: str = "auto"
+    tensorboard: bool = False
+    """Curves for TensorBoard in the run folder, beside metrics.jsonl."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """What matrices are multiplied in; weights and sums stay float32. `auto` is bfloat16 where the processor has it."""
 
