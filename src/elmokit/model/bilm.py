@@ -19,6 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..errors import DataError
+from ..kernels.outside_graphs import outside_graphs
 from ..settings import check
 from ..text.checks import check_ids, check_sentences
 from ..text.vocabulary import BEGIN, END, Vocabulary
@@ -91,7 +92,7 @@ class BiLM(nn.Module):
             layers, mask = without_marks(layers, mask)
         return BiLMOutput(layers, mask, BiLMState(*map(torch.stack, zip(*states, strict=True))))
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @outside_graphs
     def start(self, how: Literal["zero", "settled"], n_rows: int) -> BiLMState:
         """The state that `n_rows` sentences start from.
 
