@@ -10,7 +10,7 @@ from ..embed.embedder import Embedder
 from ..embed.language_model import Perplexity, PerplexityCounter, log_probs, vocabulary_of
 from ..errors import SettingsError
 from ..text.batching import windows
-from .store import TokenStore, build_store
+from .store import build_store
 
 WINDOW_BATCHES = 8
 
@@ -27,7 +27,7 @@ def perplexities(text: str, embedder: Embedder, *, by_document: bool = False) ->
         ends = {int(start) for start in store.document_starts[1:]} | {store.n_sentences}
         size = embedder.batch_tokens * WINDOW_BATCHES
         done = 0
-        for window in windows(_sentences(store), lambda sentence: len(sentence) + 2, size):
+        for window in windows(store.sentences(), lambda sentence: len(sentence) + 2, size):
             found = dict(log_probs(bilm, window, start=embedder.state, batch_tokens=embedder.batch_tokens))
             for i, sentence in enumerate(window):
                 total.add(sentence, found[i])
@@ -39,9 +39,3 @@ def perplexities(text: str, embedder: Embedder, *, by_document: bool = False) ->
                         yield str(number), document.result()
                     document = PerplexityCounter(vocabulary)
     yield "", total.result()
-
-
-def _sentences(store: TokenStore) -> Iterator[list[str]]:
-    words = list(store.words())
-    for first, last in zip(store.sentence_starts[:-1], store.sentence_starts[1:], strict=True):
-        yield [words[i] for i in store.ids[first:last]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,9 @@ class Texts:
         """The validation text's sentences, up to so many tokens."""
         store = self.general if general else self.valid
         assert store is not None
-        words = list(store.words())
         ends = store.sentence_starts[1:]
         n = len(ends) if n_tokens is None else max(1, int((ends <= n_tokens).sum()))
-        starts = store.sentence_starts
-        return [[words[i] for i in store.ids[starts[k] : starts[k + 1]]] for k in range(n)]
+        return list(islice(store.sentences(), n))
 
 
 def prepare(settings: PretrainSettings, run: Run, say: Callable[[str], None]) -> Texts:

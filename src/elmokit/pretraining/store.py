@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +118,12 @@ class TokenStore:
     def words(self) -> Iterator[str]:
         """Every word by id."""
         return chain(self.vocabulary.words, self._others())
+
+    def sentences(self) -> Iterator[list[str]]:
+        """The text again, sentence by sentence."""
+        words = list(self.words())
+        for first, last in pairwise(self.sentence_starts):
+            yield [words[i] for i in self.ids[first:last]]
 
     def character_table(self, max_characters_per_token: int) -> NDArray[np.uint16]:
         """The character row of every id."""
