@@ -32,13 +32,15 @@ def train(folder: Path, text: Path, *, processes: int, rows: int, state: str, st
     recipe = folder / f"recipe{processes}.toml"
     recipe.write_text(to_toml(settings))
     out = folder / f"run{processes}"
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     arguments = ["pretrain", str(recipe), "--corpus", str(text), "--out", str(out), "-q"]
-    done = subprocess.run(
-        [sys.executable, *command, "-m", "elmokit", *arguments], capture_output=True, text=True, timeout=280
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    done = torchrun(["-m", "elmokit", *arguments], processes=processes)
+    assert done.returncode == 0, done.stderr
     return out
+
+
+def torchrun(arguments: list[str], *, processes: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=280)
 
 
 @pytest.mark.parametrize(
@@ -51,3 +53,26 @@ def test_two_processes_equal_one_with_twice_the_rows(tmp_path, state, steps):
     assert len(losses(one)) == steps
     assert losses(two) == pytest.approx(losses(one), abs=1e-5)
     assert elmokit.load(two).embed(["the cat"])[0].layers.shape == (3, 2, 32)
+
+
+AFTER_THE_GROUP = """
+import torch
+from pathlib import Path
+from elmokit.pretraining.parallel import process_group, wait_for_all
+
+with process_group(torch.device("cpu")):
+    linear = torch.nn.Linear(2, 2)
+    torch.optim.AdamW(linear.parameters())  # imports the compiler
+    wait_for_all()
+names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+assert not [name for name in names if "gloo" in name], names
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux: threads are counted in /proc")
+def test_the_group_s_threads_end_with_it(tmp_path):
+    """One that lived on aborted finished processes, now and then."""
+    script = tmp_path / "script.py"
+    script.write_text(AFTER_THE_GROUP)
+    done = torchrun([str(script)], processes=2)
+    assert done.returncode == 0, done.stderr

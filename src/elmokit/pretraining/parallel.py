@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,10 @@ def process_group(device: torch.device) -> Iterator[None]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
         yield
         return
+    # PyTorch's compiler, which the optimizer imports, has functions whose default is the group that there is by then.
+    # Held by them, the group outlives its destruction, and a thread of it that still lets go of a tensor while the
+    # interpreter ends aborts a finished process. Imported before there is a group, they hold none.
+    importlib.import_module("torch.distributed.nn.functional")
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield
