@@ -115,20 +115,6 @@ def test_where_a_text_begins_nothing_is_remembered() -> None:
         torch.testing.assert_close((cell[:, i : i + 1], hidden[:, i : i + 1]), end, rtol=0, atol=1e-13)
 
 
-def test_dropout_is_on_each_layers_input() -> None:
-    """So that the skip connection adds the dropped input, as published."""
-    stack = random_stack(replace(PLAIN, skip=True))
-    x, state = random_inputs()
-    torch.manual_seed(3)
-    outputs, _ = stack(x, state, dropout=0.5)
-    torch.manual_seed(3)
-    start = [tuple(part[i] for part in state) for i in range(2)]
-    first, _ = stack.layers[0](nn.functional.dropout(x, 0.5), start[0])
-    dropped = nn.functional.dropout(first, 0.5)
-    second, _ = stack.layers[1](dropped, start[1])
-    torch.testing.assert_close(outputs, torch.stack([first, second + dropped]), rtol=0, atol=0)
-
-
 def test_clips_bound_the_cell_and_the_projected_output() -> None:
     config = replace(PLAIN, cell_clip=0.3, proj_clip=0.2)
     x, state = random_inputs()

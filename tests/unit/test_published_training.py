@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from elmokit.model import lstm
+from elmokit.model.batch import BiLMState
 from elmokit.model.bilm import BiLM
 from elmokit.model.config import LSTMConfig
+from elmokit.model.lstm import LSTMStack
+from elmokit.pretraining import windows
 from elmokit.pretraining.batches import Batches, Position
 from elmokit.pretraining.loop import Trainer, learning_rate
 from elmokit.pretraining.objective import Objective
@@ -76,28 +78,19 @@ def test_a_step_is_adagrad_from_one_on_twenty_times_the_loss_clipped(trainer):
 
 def test_dropout_is_on_a_layers_input_and_so_on_what_the_skip_connection_adds(monkeypatch):
     """bilm-tf wraps the residual cell: what is dropped is missing from the sum as well."""
-    stack = lstm.LSTMStack(LSTMConfig(dim=8), token_dim=4)
-    state = torch.zeros(2, 3, 8), torch.zeros(2, 3, 4)
-    monkeypatch.setattr(lstm.F, "dropout", lambda x, p: torch.zeros_like(x))
-    layers, _ = stack(torch.randn(3, 5, 4), state, dropout=0.1)
-    nothing, _ = stack.layers[1](torch.zeros(3, 5, 4), (state[0][1], state[1][1]))
-    torch.testing.assert_close(layers[1], nothing)
+    stack = LSTMStack(LSTMConfig(dim=8), token_dim=4)
+    calls = []
 
+    def drop_behind_the_first_layer(x, p):
+        calls.append(p)
+        return torch.zeros_like(x) if len(calls) == 2 else x
 
-def test_dropout_is_on_the_output_too(trainer, monkeypatch):
-    objective = trainer.objective.train()
-    objective.settings = dataclasses.replace(objective.settings, dropout=0.1)
-    shapes = []
-    real = nn.functional.dropout
-
-    def listen(x, p=0.5, training=True):
-        shapes.append(tuple(x.shape))
-        return real(x, p, training)
-
-    monkeypatch.setattr(nn.functional, "dropout", listen)
-    batch, _ = next(trainer.batches(Position()))
-    objective(batch, trainer.state, seed=(0, 0, 0, 0))
-    assert shapes == [(8, 10, 16)] * 6  # in each direction: before layer 1, before layer 2, on the output
+    monkeypatch.setattr(windows.F, "dropout", drop_behind_the_first_layer)
+    state = BiLMState(torch.zeros(1, 2, 3, 8), torch.zeros(1, 2, 3, 4))
+    output, _ = windows.run_stacks([stack], torch.randn(1, 5, 3, 4), state, begins=None, dropout=0.1)
+    nothing, _ = stack.layers[1](torch.zeros(3, 5, 4), (torch.zeros(3, 8), torch.zeros(3, 4)))
+    torch.testing.assert_close(output[0].transpose(0, 1), nothing)
+    assert calls == [0.1] * 3  # before layer 1, before layer 2, on the output
 
 
 def test_the_state_is_carried_and_no_gradient_with_it(trainer):

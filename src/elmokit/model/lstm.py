@@ -8,9 +8,6 @@ is faster is tested against it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -95,17 +92,10 @@ class LSTMStack(nn.Module):
         *,
         mask: Steps | None = None,
         begins: Steps | None = None,
-        dropout: float = 0.0,
-        run: Callable[..., Any] | None = None,
     ) -> tuple[Float[Tensor, "layer batch time dim"], tuple[Tensor, Tensor]]:
-        """`dropout` is on each layer's input, and so on what the skip connection adds, as published.
-
-        `run(layer, x, state, mask=, begins=)` is a faster way to do what a layer does.
-        """
         outputs, ends = [], []
         for i, (layer, *start) in enumerate(zip(self.layers, *state, strict=True)):
-            x = F.dropout(x, dropout) if dropout else x
-            output, end = (run or LSTMLayer.__call__)(layer, x, tuple(start), mask=mask, begins=begins)
+            output, end = layer(x, tuple(start), mask=mask, begins=begins)
             x = output + x if self.skip and i > 0 else output
             outputs.append(x)
             ends.append(end)

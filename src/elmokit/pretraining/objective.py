@@ -11,13 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
-from ..kernels.recurrence import Clips, recurrence
 from ..model.batch import BiLMState
 from ..model.bilm import BiLM
-from ..model.lstm import LSTMLayer, LSTMStack
-from .batches import LMBatch, Stream
+from .batches import LMBatch
 from .settings import ObjectiveSettings
 from .softmax_loss import LogUniformSamples, full_loss, sampled_loss
+from .windows import run_stacks
 
 Softmax = Literal["full", "sampled"]
 
@@ -58,21 +57,20 @@ class Objective(nn.Module):
         """`seed` decides dropout and samples, so that a step can be run again to the bit."""
         torch.manual_seed(_one_number(seed))
         vectors = self.bilm.token_layer(batch.table)
-        losses, ends = [], []
-        for i, (direction, stream) in enumerate(zip(self.bilm.config.directions, batch.streams, strict=True)):
-            top, end = self._run(direction, vectors, stream, (state.cell[i], state.hidden[i]))
-            losses.append(self._loss(top.flatten(0, 1), stream.targets.flatten(), seed=[*seed, i]))
-            ends.append(end)
-        return Losses(torch.stack(losses), BiLMState(*map(torch.stack, zip(*ends, strict=True))))
-
-    def _run(
-        self, direction: str, vectors: Tensor, stream: Stream, start: tuple[Tensor, Tensor]
-    ) -> tuple[Float[Tensor, "row time dim"], tuple[Tensor, Tensor]]:
-        stack: LSTMStack = getattr(self.bilm, f"{direction}_lstm")
-        dropout = self.settings.dropout if self.training else 0.0
-        begins = stream.begins if self.bilm.config.state == "zero" else None
-        layers, end = stack(F.embedding(stream.index, vectors), start, begins=begins, dropout=dropout, run=run_layer)
-        return F.dropout(layers[-1], dropout, self.training), end
+        x = torch.stack([F.embedding(stream.index.t(), vectors) for stream in batch.streams])
+        begins = torch.stack([stream.begins.t() for stream in batch.streams])
+        top, end = run_stacks(
+            [getattr(self.bilm, f"{direction}_lstm") for direction in self.bilm.config.directions],
+            x,
+            state,
+            begins=begins if self.bilm.config.state == "zero" else None,
+            dropout=self.settings.dropout if self.training else 0.0,
+        )
+        losses = [
+            self._loss(hidden.flatten(0, 1), stream.targets.t().flatten(), seed=[*seed, i])
+            for i, (hidden, stream) in enumerate(zip(top, batch.streams, strict=True))
+        ]
+        return Losses(torch.stack(losses), end)
 
     def _loss(self, hidden: Tensor, targets: Tensor, *, seed: list[int]) -> Float[Tensor, ""]:
         weight, bias = self.bilm.softmax_weights()
@@ -80,21 +78,6 @@ class Objective(nn.Module):
             return full_loss(hidden, weight, bias, targets).mean()
         samples = LogUniformSamples(self.settings.n_samples, len(bias), seed=seed)
         return sampled_loss(hidden, weight, bias, targets, samples=samples).mean()
-
-
-def run_layer(
-    layer: LSTMLayer, x: Tensor, state: tuple[Tensor, Tensor], *, mask: None, begins: Tensor | None
-) -> tuple[Float[Tensor, "row time dim"], tuple[Tensor, Tensor]]:
-    """What `LSTMLayer` does, by the training kernel. A window has no padding."""
-    device, dtype = x.device.type, layer.weight_hh.dtype
-    if torch.is_autocast_enabled(device):
-        dtype = torch.get_autocast_dtype(device)
-    gates = F.linear(x.transpose(0, 1), layer.weight_ih, layer.whole_bias())
-    weights = layer.weight_hh.to(dtype), None if layer.weight_hr is None else layer.weight_hr.to(dtype)
-    clips = Clips(layer.config.cell_clip, layer.config.proj_clip)
-    with torch.autocast(device, enabled=False):
-        outputs, end = recurrence(gates, weights, state, clips, None if begins is None else begins.t())
-    return outputs.transpose(0, 1), end
 
 
 def _one_number(seed: tuple[int, ...]) -> int:
