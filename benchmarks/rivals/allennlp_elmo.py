@@ -1,9 +1,8 @@
 """AllenNLP's own ELMo, unmodified, as the rival to measure against and the oracle to agree with.
 
-AllenNLP 2.10.1 pins libraries that no longer install on Python 3.11 or later, yet its ELMo needs only torch, numpy and
-h5py: everything else is imported on the way there and never called. So the package is installed without its
-dependencies, and an importer answers for the missing ones with stand-ins. What runs is the real module.
-`benchmarks/README.md` has the commands that make the environment.
+It is installed without its dependencies, and stand-ins answer for those that its ELMo imports and never calls:
+`src/elmokit/measure/allennlp_process.py`, which needs no elmokit. What runs is the real module. `benchmarks/README.md`
+has the commands that make the environment.
 
     python allennlp_elmo.py load OPTIONS WEIGHTS
     python allennlp_elmo.py embed OPTIONS WEIGHTS SENTENCES.json OUT.npz --batch-size 32
@@ -12,119 +11,17 @@ dependencies, and an importer answers for the missing ones with stand-ins. What 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 BENCHMARKS = Path(__file__).resolve().parent.parent
-sys.path.append(str(BENCHMARKS))
+sys.path += [str(BENCHMARKS), str(BENCHMARKS.parent / "src/elmokit/measure")]
 
+from allennlp_process import elmo_module  # noqa: E402
 from measuring import measure_loading  # noqa: E402
-
-# Asked for by AllenNLP's modules at import time, and never by the biLM at run time. A list, not "whatever is missing":
-# torch and numpy probe for optional packages too, and must go on hearing that those are not there.
-STAND_INS = (
-    "_jsonnet",
-    "base58",
-    "cached_path",
-    "checklist",
-    "dill",
-    "fairscale",
-    "huggingface_hub",
-    "lmdb",
-    "more_itertools",
-    "nltk",
-    "scipy",
-    "sklearn",
-    "spacy",
-    "tensorboardX",
-    "torchvision",
-    "tqdm",
-    "transformers",
-    "wandb",
-)
-
-
-class _AnythingType(type):
-    """A class any attribute of which is a stand-in again, so that whole dotted names resolve."""
-
-    def __getattr__(cls, name: str) -> type:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Anything
-
-
-class Anything(metaclass=_AnythingType):
-    """Passes for a base class, a type annotation, a decorator or a decorator factory."""
-
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        pass
-
-    def __class_getitem__(cls, item: object) -> type:
-        return cls
-
-    def __getattr__(self, name: str) -> Anything:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Anything()
-
-    def __call__(self, *args: Any, **kwargs: object) -> Any:
-        return args[0] if args else self
-
-
-class StandIn(ModuleType):
-    """A module that has every name; importlib makes it a package by its spec."""
-
-    def __getattr__(self, name: str) -> type:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Anything
-
-
-def _local_path(url_or_filename: str | Path, **options: object) -> str:
-    """What `cached_path` does for a file that is already here; nothing is ever downloaded."""
-    return str(url_or_filename)
-
-
-class StandInImporter(MetaPathFinder, Loader):
-    """Answers imports of `names` and their submodules; asked last, so it never hides an installed package."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self.names = frozenset(names)
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname.partition(".")[0] not in self.names:
-            return None
-        return ModuleSpec(fullname, self, is_package=True)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return StandIn(spec.name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        if module.__name__ == "cached_path":
-            vars(module)["cached_path"] = _local_path
-
-
-def install_stand_ins() -> None:
-    """Make AllenNLP importable; a second call changes nothing."""
-    if not any(isinstance(finder, StandInImporter) for finder in sys.meta_path):
-        # Only what is missing: half a real package and half a stand-in would be worse than either.
-        sys.meta_path.append(StandInImporter(name for name in STAND_INS if find_spec(name) is None))
-
-
-def elmo_module() -> ModuleType:
-    """The real `allennlp.modules.elmo`: `_ElmoBiLm`, `Elmo`, `batch_to_ids`."""
-    install_stand_ins()
-    return importlib.import_module("allennlp.modules.elmo")
 
 
 def load_bilm(options: str | Path, weights: str | Path) -> Any:

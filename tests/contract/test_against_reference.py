@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import elmokit
-from elmokit import BiLM, BiLMState
+from elmokit import BiLM, BiLMState, Embedder
 from elmokit.weights.formats import FORMATS
 
 from reference.checkpoints import SENTENCES, SHAPES, Case, random_checkpoint, write_checkpoint
@@ -45,9 +45,14 @@ def run(bilm: BiLM, start: Start) -> list[Any]:
     for first in range(0, len(SENTENCES), ROWS):
         batch = SENTENCES[first : first + ROWS]
         layers, end = layers_of(bilm, batch, state.rows(len(batch)))
-        state = state.updated(end)
+        state = end.beside(state.behind(len(batch)))
         found += layers
     return found
+
+
+def embedded(bilm: BiLM, start: Start, precision: Any) -> list[Any]:
+    embedder = Embedder(bilm, state=start, precision=precision, batch_size=ROWS, device="cpu")
+    return [vectors.layers for vectors in embedder.embed(SENTENCES)]
 
 
 def errors(found: list[Any], name: str, start: Start) -> tuple[Any, Any]:
@@ -62,12 +67,15 @@ def test_loaded_vectors_are_the_oracles(case: Case, format: str, tmp_path: Path)
     write_checkpoint(tmp_path / "made", case, seed=1)
     elmokit.write_weights(elmokit.read_weights(tmp_path / "made"), tmp_path / "copy", format=format)
     bilm = elmokit.load_bilm(tmp_path / "copy")
-    in_float32 = {start: errors(run(bilm, start), case.id, start) for start in STARTS}
+    for start in STARTS:
+        for found in (run(bilm, start), embedded(bilm, start, "float32")):
+            largest, spread = errors(found, case.id, start)
+            assert (largest <= FLOAT32 * spread).all(), (start, largest / spread)
     bilm.double()
-    for start, (largest, spread) in in_float32.items():
-        assert (largest <= FLOAT32 * spread).all(), (start, largest / spread)
-        largest, _ = errors(run(bilm, start), case.id, start)
-        assert (largest <= FLOAT64).all(), (start, largest)
+    for start in STARTS:
+        for found in (run(bilm, start), embedded(bilm, start, "float64")):
+            largest, _ = errors(found, case.id, start)
+            assert (largest <= FLOAT64).all(), (start, largest)
 
 
 def test_there_are_shapes_enough_and_the_starts_differ() -> None:

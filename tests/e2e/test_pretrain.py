@@ -271,10 +271,10 @@ def test_a_loss_that_is_not_a_number_rolls_back_at_half_the_rate(text, tmp_path,
 
 
 def test_a_run_that_diverges_again_and_again_gives_up_with_a_hint(text, tmp_path, monkeypatch):
-    def step(self, share):
+    def settle(self):
         raise Diverged("the loss is nan")
 
-    monkeypatch.setattr(Trainer, "step", step)
+    monkeypatch.setattr(Trainer, "settle", settle)
     with pytest.raises(RunError, match="4 times"):
         pretrain(tiny_settings(text), tmp_path / "run")
 

@@ -12,7 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmokit import BiLM, Embedder
+from elmokit import BiLM, BiLMOutput, BiLMState, Embedder
+from elmokit.kernels.engine import Engine
+from elmokit.model.batch import with_marks
 
 from oracle_models import BOTH, PUBLISHED, WORDS, bilm_of
 from reference.checkpoints import Case
@@ -32,18 +34,37 @@ def model(case: Case) -> BiLM:
     return bilm_of(case)
 
 
+@cache
+def engine(case: Case) -> Engine:
+    return Engine(model(case))
+
+
+def by_the_bilm(case: Case, sentences: list[list[str]], start: Any) -> BiLMOutput:
+    bilm = model(case)
+    with torch.no_grad():
+        return bilm(bilm.encode(sentences), bilm.start(start, len(sentences)))
+
+
+def by_its_engine(case: Case, sentences: list[list[str]], start: Any) -> BiLMOutput:
+    bilm = model(case)
+    batch, begin = bilm.encode(sentences), bilm.start(start, len(sentences))
+    layers, mask, end = engine(case).padded(batch, with_marks(batch.index), (begin.cell, begin.hidden), drop_marks=True)
+    return BiLMOutput(layers, mask, BiLMState(*end))
+
+
+@pytest.mark.parametrize("run", [by_the_bilm, by_its_engine])
 @every_case
 @both_starts
 @STABLE
 @given(sentences=SENTENCES, data=st.data())
-def test_a_sentence_does_not_know_its_batch(case: Case, start: Any, sentences: list[list[str]], data: Any) -> None:
-    bilm = model(case)
+def test_a_sentence_does_not_know_its_batch(
+    case: Case, start: Any, run: Any, sentences: list[list[str]], data: Any
+) -> None:
     order = data.draw(st.permutations(range(len(sentences))))
-    batch = bilm.encode([sentences[i] for i in order])
-    together = bilm(batch, bilm.start(start, len(order)))
+    together = run(case, [sentences[i] for i in order], start)
     for row, i in enumerate(order):
         n = len(sentences[i])
-        alone = bilm(bilm.encode([sentences[i]]), bilm.start(start, 1))
+        alone = run(case, [sentences[i]], start)
         torch.testing.assert_close(together.layers[:, row, :n], alone.layers[:, 0], rtol=0, atol=1e-12)
         torch.testing.assert_close(together.state.cell[:, :, row], alone.state.cell[:, :, 0], rtol=0, atol=1e-12)
         assert together.mask[row].sum() == n
@@ -67,12 +88,28 @@ def test_forward_a_text_may_be_cut_anywhere(case: Case, tokens: list[str], cuts:
     torch.testing.assert_close(state.hidden, whole.state.hidden, rtol=0, atol=1e-12)
 
 
+@every_case
+@both_starts
+@STABLE
+@given(sentences=SENTENCES)
+def test_an_engine_is_the_bilm(case: Case, start: Any, sentences: list[list[str]]) -> None:
+    found, expected = (run(case, sentences, start) for run in (by_its_engine, by_the_bilm))
+    torch.testing.assert_close(found.layers, expected.layers, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.state.hidden, expected.state.hidden, rtol=0, atol=1e-12)
+    assert torch.equal(found.mask, expected.mask)
+
+
+@every_case
+@both_starts
 @STABLE
 @given(sentences=SENTENCES, batch_tokens=st.integers(1, 80), data=st.data())
-def test_an_embedder_keeps_order_whatever_its_batches(sentences: list[list[str]], batch_tokens: int, data: Any) -> None:
+def test_an_embedder_keeps_order_whatever_its_batches(
+    case: Case, start: Any, sentences: list[list[str]], batch_tokens: int, data: Any
+) -> None:
     order = data.draw(st.permutations(range(len(sentences))))
-    alone = Embedder(model(PUBLISHED), precision="float64", device="cpu", batch_tokens=1).embed(sentences)
-    embedder = Embedder(model(PUBLISHED), precision="float64", device="cpu", batch_tokens=batch_tokens)
+    settings: dict[str, Any] = {"state": start, "precision": "float64", "device": "cpu"}
+    alone = Embedder(model(case), **settings, batch_tokens=1).embed(sentences)
+    embedder = Embedder(model(case), **settings, batch_tokens=batch_tokens)
     found = embedder.embed(sentences[i] for i in order)
     assert len(found) == len(sentences)
     for i, vectors in zip(order, found, strict=True):

@@ -117,11 +117,25 @@ def test_rows_of_a_state_grow_from_zero() -> None:
     assert torch.equal(state.rows(1).cell, state.cell[:, :, :1])
 
 
-def test_an_update_leaves_the_rows_beyond_it() -> None:
-    state, first = a_state(3), a_state(1)
-    updated = state.updated(first)
-    assert torch.equal(updated.cell[:, :, :1], first.cell) and torch.equal(updated.cell[:, :, 1:], state.cell[:, :, 1:])
-    assert torch.equal(updated.hidden[:, :, 1:], state.hidden[:, :, 1:])
+@pytest.mark.parametrize("n_rows", [0, 1, 3])
+def test_a_state_that_is_cut_is_whole_again_side_by_side(n_rows: int) -> None:
+    state = a_state(3)
+    first, others = state.rows(n_rows), state.behind(n_rows)
+    assert (first.n_rows, others.n_rows) == (n_rows, 3 - n_rows)
+    again = first.beside(others)
+    assert torch.equal(again.cell, state.cell) and torch.equal(again.hidden, state.hidden)
+
+
+def test_first_rows_that_ran_stand_before_those_that_did_not() -> None:
+    """As a carried text ends: its last batch may have fewer sentences than there are rows."""
+    state, end = a_state(3), a_state(1)
+    found = end.beside(state.behind(1))
+    assert torch.equal(found.cell[:, :, :1], end.cell) and torch.equal(found.cell[:, :, 1:], state.cell[:, :, 1:])
+    assert torch.equal(found.hidden[:, :, 1:], state.hidden[:, :, 1:])
+
+
+def test_no_rows_are_behind_all_rows() -> None:
+    assert a_state(2).behind(5).n_rows == 0
 
 
 def test_one_row_can_be_many() -> None:

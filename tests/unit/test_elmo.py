@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from elmokit import BiLM, BiLMState, Elmo, ElmoOutput, ScalarMix
 from elmokit.errors import DataError, SettingsError
+from elmokit.kernels.engine import Engine
 
 from oracle_models import BOTH, PUBLISHED, WORDS, bilm_of
 from reference.checkpoints import SENTENCES, Case
@@ -26,6 +27,12 @@ from reference.checkpoints import SENTENCES, Case
 
 def small(**settings: Any) -> Elmo:
     return Elmo(bilm_of(PUBLISHED, seed=0, dtype=torch.float32), **({"dropout": 0.0} | settings))
+
+
+def close(found: Tensor, expected: Tensor) -> None:
+    """As the engine follows the biLM: to some units of the last place of the largest number."""
+    bound = (3e-6 if expected.dtype == torch.float32 else 1e-12) * float(expected.detach().abs().max())
+    torch.testing.assert_close(found, expected, rtol=0, atol=bound)
 
 
 def equal(one: ElmoOutput, other: ElmoOutput, *, atol: float = 0.0) -> None:
@@ -53,6 +60,8 @@ def test_all_mixes_share_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     elmo = small(n_mixes=3)
     elmo.bilm.start("settled", 1)
     passes = []
+    run = Engine.run
+    monkeypatch.setattr(Engine, "run", lambda *given, **named: passes.append(1) or run(*given, **named))
     elmo.bilm.register_forward_hook(lambda *_: passes.append(1))
     output = elmo(elmo.encode(SENTENCES))
     assert len(passes) == 1
@@ -65,9 +74,11 @@ def test_each_mix_is_of_the_bilms_layers() -> None:
     batch = elmo.encode(SENTENCES)
     layers = elmo.bilm(batch, elmo.bilm.start("settled", len(SENTENCES)))
     output = elmo(batch)
-    assert torch.equal(output.mask, layers.mask) and torch.equal(output.state.cell, layers.state.cell)
+    assert torch.equal(output.mask, layers.mask)
+    close(output.state.cell, layers.state.cell)
+    close(output.state.hidden, layers.state.hidden)
     for found, mix in zip(output.mixes, mixes, strict=True):
-        assert torch.equal(found, mix(layers.layers, layers.mask))
+        close(found, mix(layers.layers, layers.mask))
         assert not found[~output.mask].any()
 
 
@@ -112,6 +123,16 @@ def test_a_batch_of_empty_sentences_with_boundaries_is_zero(layer_norm: Any) -> 
     assert output.mixes[0].shape == (2, 2, 12) and not output.mixes[0].any()
 
 
+@pytest.mark.parametrize("keep_sentence_boundaries", [False, True])
+@pytest.mark.parametrize("sentences", [[], [[]], [[], []]])
+def test_a_batch_without_tokens_has_mixes_without_tokens(sentences: Any, keep_sentence_boundaries: bool) -> None:
+    """The engine's result could not be given a shape: one dimension of nothing was left to be guessed."""
+    elmo = small(keep_sentence_boundaries=keep_sentence_boundaries)
+    output = elmo(elmo.encode(sentences))
+    assert output.mixes[0].shape == (len(sentences), 2 if keep_sentence_boundaries else 0, 12)
+    assert not output.mask.any()
+
+
 def test_word_vectors_stand_before_each_mix() -> None:
     elmo = small(n_mixes=2)
     batch = elmo.encode([["the", "river"], ["a"]])
@@ -139,7 +160,7 @@ def test_a_sentence_starts_as_the_model_was_trained(trained: Any, start: Any) ->
     elmo = Elmo(bilm, dropout=0.0)
     assert elmo.start == start
     batch = elmo.encode(SENTENCES)
-    assert torch.equal(elmo(batch).state.cell, bilm(batch, bilm.start(start, len(SENTENCES))).state.cell)
+    close(elmo(batch).state.cell, bilm(batch, bilm.start(start, len(SENTENCES))).state.cell)
     assert Elmo(bilm, start="zero").start == "zero"
 
 
@@ -148,9 +169,18 @@ def test_a_state_that_is_passed_in_goes_on() -> None:
     batch = elmo.encode([["the", "river"], ["a"]])
     first = elmo(batch)
     second = elmo(batch, first.state)
-    assert torch.equal(second.state.cell, elmo.bilm(batch, first.state).state.cell)
+    close(second.state.cell, elmo.bilm(batch, first.state).state.cell)
     assert not torch.equal(second.mixes[0], first.mixes[0])
     equal(elmo(batch), first)
+
+
+@pytest.mark.parametrize("train_bilm", [False, True])
+@pytest.mark.parametrize("n_rows", [1, 3])
+def test_a_state_of_other_rows_is_an_error(train_bilm: bool, n_rows: int) -> None:
+    """A frozen biLM's engine took the first rows of too many, or an index out of range of too few."""
+    elmo = small(train_bilm=train_bilm)
+    with pytest.raises(DataError, match=rf"a state of \(2, 2, {n_rows}\) was given.*\(2, 2, 2\)"):
+        elmo(elmo.encode([["the", "river"], ["a"]]), elmo.bilm.start("zero", n_rows))
 
 
 # --- frozen or trained -----------------------------------------------------------------------------------------------
@@ -192,9 +222,10 @@ def test_training_settles_anew_after_each_step() -> None:
     assert not torch.equal(starts[0], starts[1]) and not torch.equal(starts[1], starts[2])
 
 
-def test_a_frozen_elmo_may_warm_up_in_inference_mode() -> None:
+@pytest.mark.parametrize("train_bilm", [False, True])
+def test_an_elmo_may_warm_up_in_inference_mode(train_bilm: bool) -> None:
     """What was computed there must not poison training."""
-    elmo = small(train_bilm=True)
+    elmo = small(train_bilm=train_bilm)
     with torch.inference_mode():
         elmo(elmo.encode(SENTENCES))
     elmo(elmo.encode(SENTENCES)).mixes[0].sum().backward()
@@ -234,6 +265,66 @@ def test_a_state_dict_goes_round() -> None:
     other(batch)
     other.load_state_dict(elmo.state_dict())
     equal(other(batch), elmo(batch))
+
+
+def test_a_change_of_any_weight_is_seen() -> None:
+    elmo = Elmo(bilm_of(BOTH, seed=0), dropout=0.0, mixes=[ScalarMix.top(3)])
+    batch = elmo.encode(SENTENCES)
+    for name, weight in elmo.bilm.named_parameters():
+        before = elmo(batch).mixes[0]
+        with torch.no_grad():
+            weight.add_(0.1)
+        found = elmo(batch)
+        expected = elmo.bilm(batch, elmo.bilm.start("settled", len(SENTENCES)))
+        close(found.mixes[0], elmo.mixes[0](expected.layers, expected.mask))
+        close(found.state.cell, expected.state.cell)
+        assert not torch.equal(found.mixes[0], before), name
+
+
+def load(elmo: Elmo, *, assign: bool) -> None:
+    other = bilm_of(PUBLISHED, seed=2, dtype=torch.float32).requires_grad_(False)
+    elmo.bilm.load_state_dict(other.state_dict(), assign=assign)
+
+
+CHANGES: dict[str, Any] = {
+    "loaded": lambda elmo: load(elmo, assign=False),
+    "loaded in their place": lambda elmo: load(elmo, assign=True),
+    "in float64": lambda elmo: elmo.double(),
+    "in bfloat16 and back": lambda elmo: elmo.bfloat16().float(),
+    "another parameter": lambda elmo: setattr(
+        elmo.bilm.forward_lstm.layers[0], "bias", nn.Parameter(torch.randn(48), requires_grad=False)
+    ),
+    "another biLM": lambda elmo: setattr(
+        elmo, "bilm", bilm_of(PUBLISHED, seed=2, dtype=torch.float32).requires_grad_(False)
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_other_weights_are_seen(change: Any) -> None:
+    """The engine asked whether its own biLM was what it had been, and not whether it was still this one."""
+    torch.manual_seed(0)
+    elmo = small(mixes=[ScalarMix.top(3)], start="zero")
+    batch = elmo.encode(SENTENCES)
+    before = elmo(batch).mixes[0]
+    change(elmo)
+    found, expected = elmo(batch), elmo.bilm(batch)
+    assert found.mixes[0].dtype == expected.layers.dtype
+    close(found.mixes[0], elmo.mixes[0](expected.layers, expected.mask))
+    assert (found.mixes[0] - before).abs().max() > 1e-9
+
+
+def test_weights_that_stay_keep_their_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an engine costs is paid once, whatever runs beside it."""
+    elmo = small()
+    built = []
+    init = Engine.__init__
+    monkeypatch.setattr(Engine, "__init__", lambda *given, **named: built.append(1) or init(*given, **named))
+    for _ in range(3):
+        elmo(elmo.encode(SENTENCES)).mixes[0].sum().backward()
+        with torch.no_grad():
+            elmo.mixes[0].gamma.mul_(0.5)
+    assert built == [1]
 
 
 def test_it_is_a_module_like_any_other() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import jaxtyping
@@ -13,7 +16,12 @@ import torch
 
 import elmokit
 from elmokit import Embedder, SentenceVectors
-from elmokit.errors import DataError, SettingsError
+from elmokit.embed import embedder as module
+from elmokit.errors import DataError, SettingsError, WeightsError
+from elmokit.kernels import recurrence
+from elmokit.kernels.engine import Engine, Rows
+from elmokit.kernels.recurrence import PackedLayer
+from elmokit.kernels.word_table import WordTable
 from elmokit.text.tokens import Tokens
 
 from oracle_models import CASES, PUBLISHED, WORDS, bilm_of, checkpoint_of
@@ -300,22 +308,259 @@ def test_a_carried_stream_reads_one_batch_ahead() -> None:
         assert source.n - given <= 5
 
 
+def watched_runs(monkeypatch: pytest.MonkeyPatch, before: Callable[[Rows], object]) -> None:
+    """`before` sees what each run of an engine is given."""
+    run = Engine.run
+
+    def watched(engine: Engine, vectors: Any, rows: Rows, state: Any, **how: Any) -> Any:
+        before(rows)
+        return run(engine, vectors, rows, state, **how)
+
+    monkeypatch.setattr(Engine, "run", watched)
+
+
 def test_batches_keep_their_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     embedder = tiny(batch_tokens=60)
     shapes: list[tuple[int, int]] = []
-    encode = embedder.bilm.encode
-
-    def watched(sentences: Any) -> Any:
-        batch = encode(sentences)
-        shapes.append((batch.index.shape[0], batch.index.shape[1] + 2))
-        return batch
-
-    embedder.bilm.start("settled", 1)
-    monkeypatch.setattr(embedder.bilm, "encode", watched)
+    watched_runs(monkeypatch, lambda rows: shapes.append(rows.index.shape))
     embedder.embed([["a"] * (n % 23) for n in range(100)] + [["a"] * 200])
     assert all(rows * width <= 60 or rows == 1 for rows, width in shapes)
     assert max(width for _, width in shapes) == 202
     assert not any(width == 2 for _, width in shapes), "an empty sentence is no work"
+
+
+@pytest.mark.parametrize("state", ["zero", "settled", "carry"])
+def test_ten_thousand_empty_sentences_are_no_work(state: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise AssertionError("a layer ran")
+
+    monkeypatch.setattr(PackedLayer, "__call__", fails)
+    found = tiny(state=state).embed([[]] * 10_000)
+    assert {vectors.layers.shape for vectors in found} == {(3, 0, 32)} and len(found) == 10_000
+
+
+def test_a_sentence_of_many_tokens_is_gathered_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+    monkeypatch.setattr(recurrence, "GATES_BYTES", 1 << 20)
+    random.seed(0)
+    sentence = random.choices(["the", "river", "bank", ".", "Ärger"], k=30_000)
+    embedder = Embedder(bilm_of(CASES["one-layer"], seed=0), precision="float64", device="cpu", batch_tokens=64)
+    devices, pieces = [], []
+    run, call = Engine.run, PackedLayer.__call__
+    monkeypatch.setattr(Engine, "run", lambda *given, **how: devices.append(how["device"]) or run(*given, **how))
+    monkeypatch.setattr(PackedLayer, "__call__", lambda *given: pieces.append(given[3].n_packed) or call(*given))
+    (found,) = embedder.embed([sentence])
+    assert devices == [torch.device("cpu")]
+    assert len(pieces) > 20 and sum(pieces) == 30_002
+    bilm = embedder.bilm
+    with torch.no_grad():
+        expected = bilm(bilm.encode([sentence]), bilm.start("settled", 1)).layers[:, 0].numpy()
+    np.testing.assert_allclose(found.layers, expected, rtol=0, atol=1e-12)
+
+
+# --- when memory runs out --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["zero", "settled", "carry"])
+@pytest.mark.parametrize("n_rows", [1, 2, 3])
+def test_what_is_too_much_at_once_is_done_in_parts(state: Any, n_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    random.seed(0)
+    sentences = [random.choices(["the", "river", "a"], k=random.choice((0, 1, 2, 3, 7))) for _ in range(40)]
+    settings: dict[str, Any] = {"state": state, "precision": "float64", "batch_size": 7, "batch_tokens": 60}
+    expected = tiny(**settings).embed(sentences)
+    refused, done = [], []
+
+    def too_many(rows: Rows) -> None:
+        if len(done) > 2 and len(rows.index) > n_rows:
+            refused.append(len(rows.index))
+            raise torch.OutOfMemoryError
+        done.append(len(rows.index))
+
+    watched_runs(monkeypatch, too_many)
+    same(tiny(**settings).embed(sentences), expected, atol=1e-12)
+    assert refused and max(done[3:]) <= n_rows < max(done)
+
+
+def test_words_that_are_too_many_at_once_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    sentences = [[f"w{i}{j}" for j in range(5)] for i in range(8)]
+    expected = tiny(precision="float64").embed(sentences)
+    read, refused = Engine.token_vectors, []
+
+    def too_many(engine: Engine, batch: Any) -> Any:
+        if len(batch.characters) > 15:
+            refused.append(len(batch.characters))
+            raise torch.OutOfMemoryError
+        return read(engine, batch)
+
+    monkeypatch.setattr(Engine, "token_vectors", too_many)
+    embedder = tiny(precision="float64")
+    same(embedder.embed(sentences), expected, atol=1e-12)
+    assert refused
+    same(embedder.embed(sentences), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("state", ["settled", "carry"])
+def test_a_sentence_that_is_too_long_for_the_device_is_an_error(state: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_long(rows: Rows) -> None:
+        if rows.index.shape[1] > 1000:
+            raise torch.OutOfMemoryError
+
+    watched_runs(monkeypatch, too_long)
+    embedder = tiny(state=state)
+    with pytest.raises(DataError, match="cpu has too little memory for a sentence of 1,234 tokens") as error:
+        embedder.embed([["a"] * 3, ["a"] * 1234, ["a"]])
+    assert error.value.hint and isinstance(error.value.__cause__, torch.OutOfMemoryError)
+    assert len(embedder.embed([["a"]])) == 1, "it goes on"
+
+
+# --- words that were read before -------------------------------------------------------------------------------------
+
+
+def test_words_are_read_once() -> None:
+    embedder = tiny()
+    assert embedder.word_stats.hit_rate == 0
+    embedder.embed([["the", "river"], ["the", "bank"]])
+    embedder.embed([["the", "bank", "rose"]])
+    assert (embedder.word_stats.asked, embedder.word_stats.known) == (6, 2)
+
+
+@pytest.mark.parametrize("state", ["settled", "carry"])
+@pytest.mark.parametrize("n_words", [0, 1, 10, 60])
+def test_a_small_table_of_words_changes_nothing(state: Any, n_words: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All words distinct, all the same, and as text is: some common and many rare."""
+    random.seed(0)
+    distinct = [[f"w{i}x{j}" for j in range(i % 13)] for i in range(40)]
+    equal = [["the"] * (i % 9) for i in range(20)]
+    common = [[f"w{int(random.paretovariate(0.7))}" for _ in range(i % 11)] for i in range(40)]
+    settings: dict[str, Any] = {"state": state, "precision": "float64", "batch_size": 5, "batch_tokens": 50}
+    expected = [tiny(**settings).embed(sentences) for sentences in (distinct, equal, common)]
+    monkeypatch.setattr(module, "WordTable", partial(WordTable, max_bytes=(3 + n_words) * 16 * 8))
+    embedder = tiny(**settings)
+    for _ in range(2):
+        for sentences, vectors in zip((distinct, equal, common), expected, strict=True):
+            same(embedder.embed(sentences), vectors, atol=1e-12)
+
+
+# --- layers and precision --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["zero", "settled", "carry"])
+@pytest.mark.parametrize("n_layers", [1, 2, 3])
+def test_the_first_layers_are_those_of_the_whole(state: Any, n_layers: int) -> None:
+    settings: dict[str, Any] = {"state": state, "batch_size": 2, "batch_tokens": 30}
+    whole, some = tiny(**settings).embed(SENTENCES), tiny(**settings, n_layers=n_layers).embed(SENTENCES)
+    for found, expected in zip(some, whole, strict=True):
+        assert found.layers.shape == (n_layers, len(expected), 32)
+        np.testing.assert_array_equal(found.layers, expected.layers[:n_layers])
+
+
+@pytest.mark.parametrize("n_layers", [0, -1, 4])
+def test_layers_that_there_are_not_are_an_error(n_layers: int) -> None:
+    with pytest.raises(SettingsError, match=f"n_layers is 1 to 3 of this model, found {n_layers}"):
+        tiny(n_layers=n_layers)
+
+
+@pytest.mark.parametrize("state", ["zero", "settled", "carry"])
+def test_vectors_of_bfloat16_are_float32_and_close(state: Any) -> None:
+    settings: dict[str, Any] = {"state": state, "batch_size": 2}
+    rough, exact = tiny(**settings, precision="bfloat16").embed(SENTENCES), tiny(**settings).embed(SENTENCES)
+    for found, expected in zip(rough, exact, strict=True):
+        assert found.layers.dtype == np.float32 and found.layers.shape == expected.layers.shape
+    found, expected = (np.concatenate([v.layers for v in vectors], axis=1) for vectors in (rough, exact))
+    assert (found != expected).any()
+    product = (found * expected).sum(axis=2)
+    cosines = product / np.linalg.norm(found, axis=2) / np.linalg.norm(expected, axis=2)
+    assert cosines.min() > 0.999
+
+
+# --- weights that change ---------------------------------------------------------------------------------------------
+
+
+def of_the_bilm(embedder: Embedder, sentences: Sequence[Sequence[str]]) -> list[SentenceVectors]:
+    """What `BiLM.forward` gives, sentence by sentence."""
+    bilm, found = embedder.bilm, []
+    for sentence in sentences:
+        with torch.no_grad():
+            output = bilm(bilm.encode([sentence]), bilm.start("settled", 1))
+        found.append(SentenceVectors(tuple(sentence), output.layers[:, 0].numpy()))
+    return found
+
+
+def test_a_change_of_any_weight_is_seen() -> None:
+    embedder = Embedder(bilm_of(CASES["words-and-chars"], seed=0), precision="float64", device="cpu")
+    for name, weight in embedder.bilm.named_parameters():
+        before = embedder.embed(SENTENCES)
+        with torch.no_grad():
+            weight.add_(0.1)
+        found = embedder.embed(SENTENCES)
+        same(found, of_the_bilm(embedder, SENTENCES), atol=1e-12)
+        assert any((one.layers != other.layers).any() for one, other in zip(found, before, strict=True)), name
+
+
+CHANGES: dict[str, Any] = {
+    "loaded": lambda bilm: bilm.load_state_dict(bilm_of(PUBLISHED, seed=2).state_dict()),
+    "loaded in their place": lambda bilm: bilm.load_state_dict(bilm_of(PUBLISHED, seed=2).state_dict(), assign=True),
+    "in bfloat16 and back": lambda bilm: bilm.bfloat16().double(),
+    "another parameter": lambda bilm: setattr(
+        bilm.forward_lstm.layers[0], "bias", torch.nn.Parameter(torch.ones(48, dtype=torch.float64))
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_other_weights_are_seen(change: Any) -> None:
+    embedder = Embedder(bilm_of(PUBLISHED, seed=0), precision="float64", device="cpu")
+    before = embedder.embed(SENTENCES)
+    change(embedder.bilm)
+    found = embedder.embed(SENTENCES)
+    same(found, of_the_bilm(embedder, SENTENCES), atol=1e-12)
+    assert any((one.layers != other.layers).any() for one, other in zip(found, before, strict=True))
+
+
+def test_another_bilm_is_seen() -> None:
+    """As `language_model` puts the one with a softmax in the place of the one without."""
+    embedder = Embedder(bilm_of(PUBLISHED, seed=0), precision="float64", device="cpu")
+    embedder.embed(SENTENCES)
+    embedder.bilm = bilm_of(PUBLISHED, seed=2)
+    same(embedder.embed(SENTENCES), of_the_bilm(embedder, SENTENCES), atol=1e-12)
+
+
+def test_a_model_that_is_moved_to_float64_gives_float64() -> None:
+    embedder = tiny()
+    before = embedder.embed(SENTENCES)
+    embedder.bilm.double()
+    found = embedder.embed(SENTENCES)
+    assert {vectors.layers.dtype for vectors in found} == {np.dtype(np.float64)}
+    same(found, before)
+
+
+def test_weights_that_are_no_numbers_are_refused_until_they_are_mended() -> None:
+    embedder = tiny()
+    expected = embedder.embed(SENTENCES)
+    bias = embedder.bilm.token_layer.projection.bias  # type: ignore[union-attr]
+    kept = bias.detach().clone()
+    with torch.no_grad():
+        bias[1:4] = float("nan")
+    for _ in range(2):
+        with pytest.raises(WeightsError, match=r"not finite numbers: token_layer\.projection\.bias has 3"):
+            embedder.embed(SENTENCES)
+    with torch.no_grad():
+        bias.copy_(kept)
+    same(embedder.embed(SENTENCES), expected, atol=0)
+
+
+@pytest.mark.parametrize("how", [copy.deepcopy, lambda embedder: pickle.loads(pickle.dumps(embedder))])
+def test_copies_are_the_same_and_apart(how: Any) -> None:
+    """One that had embedded could not be pickled: its table held a function that has no name."""
+    embedder = elmokit.load("random-tiny", device="cpu")
+    expected = embedder.embed(SENTENCES)
+    again = how(embedder)
+    same(again.embed(SENTENCES), expected, atol=0)
+    with torch.no_grad():
+        for weight in again.bilm.parameters():
+            weight.mul_(0.5)
+    same(embedder.embed(SENTENCES), expected, atol=0)
+    assert (again.embed(SENTENCES)[0].layers != expected[0].layers).any()
 
 
 # --- odd texts -------------------------------------------------------------------------------------------------------

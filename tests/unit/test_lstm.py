@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from elmokit.model import lstm
 from elmokit.model.config import LSTMConfig
 from elmokit.model.lstm import LSTMLayer, LSTMStack, reverse
 
@@ -142,15 +141,6 @@ def test_the_forget_bias_is_a_part_of_the_bias() -> None:
             assert isinstance(layer, LSTMLayer)
             layer.bias[7:14] += 1.0
     torch.testing.assert_close(added(x, state, mask=MASK), stored(x, state, mask=MASK), rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("steps", [1, 2, 5, 6, 7])
-def test_any_number_of_steps_at_once_gives_the_same(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
-    stack = random_stack(PLAIN)
-    x, state = random_inputs()
-    whole = stack(x, state, mask=MASK)
-    monkeypatch.setattr(lstm, "STEPS_AT_ONCE", steps)
-    torch.testing.assert_close(stack(x, state, mask=MASK), whole, rtol=0, atol=1e-13)
 
 
 def test_no_steps_keep_the_state() -> None:

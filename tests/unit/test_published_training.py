@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 from elmokit.model.batch import BiLMState
 from elmokit.model.bilm import BiLM

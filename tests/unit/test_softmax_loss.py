@@ -8,8 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from elmokit.kernels import logits
 from elmokit.pretraining import softmax_loss
 from elmokit.pretraining.softmax_loss import LogUniformSamples, full_loss, sampled_loss
+
+from kernels import DEVICE, needs_triton
 
 N_WORDS, N_TOKENS, DIM = 300, 50, 8
 
@@ -94,3 +97,18 @@ def test_the_mean_of_many_samplings_points_where_the_full_loss_does(problem):
         samples = LogUniformSamples(100, N_WORDS, seed=[seed])
         total += torch.autograd.grad(sampled_loss(hidden, weight, bias, targets, samples=samples).mean(), weight)[0]
     assert F.cosine_similarity(full.flatten(), total.flatten(), dim=0) > 0.95
+
+
+@needs_triton
+@pytest.mark.parametrize("with_hits", [True, False], ids=["hits", "no hits"])
+@pytest.mark.parametrize("n_words", [5, 4096, 5000])
+def test_the_kernel_does_with_logits_what_pytorch_does(n_words, with_hits, monkeypatch):
+    torch.manual_seed(0)
+    x, bias, grad = (torch.randn(*shape, device=DEVICE) for shape in ((7, n_words), (n_words,), (7,)))
+    hits = torch.randint(-1, n_words, (7,), device=DEVICE) if with_hits else None
+    found = []
+    for fused in (False, True):
+        monkeypatch.setattr(logits, "is_fused", lambda _, fused=fused: fused)
+        totals = logits.log_totals(x.clone(), bias, hits)
+        found.append((totals, logits.shares(x.clone(), bias, hits, totals, grad)))
+    torch.testing.assert_close(found[1], found[0], atol=1e-6, rtol=1e-5)

@@ -24,6 +24,7 @@ COMMANDS = {
     "info": (USE, "Say what a model is: shape, origin, what is unusual."),
     "convert": (USE, "Write a model in another format."),
     "models": (USE, "List the models that come with elmokit."),
+    "bench": (USE, "Measure a model's speed on this machine, against AllenNLP."),
     "inspect": (TRAIN, "Look at a corpus before training on it."),
     "pretrain": (TRAIN, "Train a biLM on a folder of text; the same line goes on."),
     "adapt": (TRAIN, "Adapt a model to another text."),

@@ -26,6 +26,8 @@ def embed(
     *,
     output: Annotated[str | None, Parameter(name=["--output", "-o"], allow_leading_hyphen=True)] = None,
     model_options: ModelOptions,
+    layers: int | None = None,
+    stats: bool = False,
     force: bool = False,
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False,
 ) -> None:
@@ -37,6 +39,10 @@ def embed(
         A UTF-8 text file, or - for standard input.
     output
         .npz, .jsonl or .hdf5 (as `allennlp elmo` wrote it); - for JSON lines on standard output. Without it, a summary.
+    layers
+        Compute so many layers, from the token layer up; by default all.
+    stats
+        Say afterwards how often a word was still known, and what it took of memory.
     force
         Overwrite the output.
     quiet
@@ -47,7 +53,7 @@ def embed(
     _check_not_read(target, [input], model_options)
     with opened(input) as file:
         started = time.perf_counter()
-        embedder = model_options.load()
+        embedder = model_options.load(n_layers=layers)
         counter = _Counter(embedder, quiet=quiet)
         if not quiet:
             seconds = time.perf_counter() - started
@@ -61,6 +67,8 @@ def embed(
             _print_summary(records)
     if not quiet:
         print(counter.summary(target), file=sys.stderr)
+    if stats:
+        print(_stats(embedder), file=sys.stderr)
 
 
 def _check_target(target: Path | None, *, force: bool) -> None:
@@ -118,6 +126,18 @@ _STATES = {
     "settled": "state settled (each sentence starts alike)",
     "carry": "state carried from sentence to sentence",
 }
+
+
+def _stats(embedder: Embedder) -> str:
+    from ..kernels.word_table import TABLE_BYTES
+    from ..pretraining.memory import memory_in_use
+
+    words = embedder.word_stats
+    return (
+        f"words: {words.asked:,} looked up, {words.hit_rate:.1%} known from an earlier batch "
+        f"(table of up to {TABLE_BYTES >> 20} MiB) · "
+        f"memory: {memory_in_use(embedder.bilm.device) / 1e6:,.0f} MB at most"
+    )
 
 
 def _records(embedder: Embedder, file: BinaryIO, name: str) -> Iterator[tuple[str, SentenceVectors]]:

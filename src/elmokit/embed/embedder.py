@@ -10,7 +10,10 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 
-from ..errors import SettingsError
+from ..errors import DataError, SettingsError
+from ..kernels.engine import Engine, Rows
+from ..kernels.kept import Kept
+from ..kernels.word_table import TableStats, WordTable
 from ..model.batch import BiLMState
 from ..model.bilm import BiLM
 from ..model.config import State
@@ -32,7 +35,10 @@ from .language_model import (
 from .reading import Item, Sentence, items
 from .vectors import SentenceVectors, Vectors
 
-Precision = Literal["float32", "float64"]
+Precision = Literal["float32", "float64", "bfloat16"]
+
+LONG_BATCHES = 8
+"""A sentence of so many batches' tokens gathers its vectors in the machine's memory, piece by piece."""
 
 WINDOW_BATCHES = 4
 """Batches' worth of tokens that are sorted by length together: more pads less, and holds more vectors in memory."""
@@ -49,6 +55,7 @@ def load(
     split_sentences: bool | None = None,
     batch_tokens: int = 4096,
     batch_size: int = 64,
+    n_layers: int | None = None,
 ) -> Embedder:
     """The model of any source, ready to embed; the settings are those of `Embedder`."""
     bundle = read_weights(source, softmax=False, checksum=False)
@@ -62,6 +69,7 @@ def load(
         split_sentences=split_sentences,
         batch_tokens=batch_tokens,
         batch_size=batch_size,
+        n_layers=n_layers,
     )
     embedder.source, embedder.provenance = source, bundle.provenance
     return embedder
@@ -74,7 +82,8 @@ class Embedder:
     and AllenNLP: `batch_size` consecutive sentences at a time, each row going on where its last sentence ended, from
     zero at each call. The default suits how the model was trained. With `zero` and `settled` a sentence's vectors
     depend on nothing but the sentence. `batch_tokens` bounds the memory of one step. The text settings replace those
-    that the model was trained with.
+    that the model was trained with. `precision` is what is computed in. `n_layers` layers are computed, from the token
+    layer up: those above are not run.
     """
 
     def __init__(
@@ -89,6 +98,7 @@ class Embedder:
         split_sentences: bool | None = None,
         batch_tokens: int = 4096,
         batch_size: int = 64,
+        n_layers: int | None = None,
     ) -> None:
         if state is None:
             state = "zero" if bilm.config.state == "zero" else "settled"
@@ -104,8 +114,21 @@ class Embedder:
         self.tokenizer = get_tokenizer(tokenizer or self.text.tokenizer, language=self.text.language)
         self.source: Source | None = None
         self.provenance: Provenance | None = None
-        self.bilm = bilm.to(device=choose_device(device), dtype=getattr(torch, precision)).eval()
+        # bfloat16 is what the engine multiplies in: weights, cells and vectors stay float32.
+        dtype = torch.float64 if precision == "float64" else torch.float32
+        self.bilm = bilm.to(device=choose_device(device), dtype=dtype).eval()
         self.bilm.encode([])  # a model that cannot read tokens says so now
+        self.engine_dtype: torch.dtype = getattr(torch, precision)
+        self.n_layers = bilm.config.n_layers if n_layers is None else n_layers
+        check(
+            (
+                0 < self.n_layers <= bilm.config.n_layers,
+                f"n_layers is 1 to {bilm.config.n_layers} of this model, found {n_layers}",
+            )
+        )
+        self._engine = Kept[tuple[Engine, WordTable]]()
+        self.word_stats = TableStats()
+        """How often a word's vector was still known from an earlier batch."""
 
     def embed(self, sentences: Iterable[Sentence]) -> list[SentenceVectors]:
         """Texts or token lists to vectors, one result for each; a text is tokenised as the model was trained."""
@@ -127,13 +150,19 @@ class Embedder:
         bilm, start = self.language_model(), self._start()
         read = _sentences(items(sentences, self.text, self.tokenizer))
         for window in windows(read, lambda sentence: len(sentence) + 2, self._size):
-            found = dict(log_probs(bilm, window, start=start, batch_tokens=self.batch_tokens))
+            found = dict(log_probs(bilm, window, start=start, batch_tokens=self.batch_tokens, dtype=self.engine_dtype))
             yield from (TokenScores.of(sentence, found[i]) for i, sentence in enumerate(window))
 
     def perplexity(self, sentences: Iterable[Sentence]) -> Perplexity:
         """How well the language model predicts a text: exact, over its whole vocabulary."""
         read = items(sentences, self.text, self.tokenizer)
-        return perplexity(self.language_model(), _sentences(read), start=self._start(), batch_tokens=self.batch_tokens)
+        return perplexity(
+            self.language_model(),
+            _sentences(read),
+            start=self._start(),
+            batch_tokens=self.batch_tokens,
+            dtype=self.engine_dtype,
+        )
 
     def substitutes(self, sentence: Sentence, position: int, *, n: int = 10) -> list[tuple[str, float]]:
         """The `n` likeliest words in place of token `position`, and their probabilities."""
@@ -163,7 +192,7 @@ class Embedder:
         vectors: deque[Vectors] = deque()
         for batch in windows(_sentences(_kept(read, waiting)), lambda sentence: 1, self.batch_size):
             found, end = self._run(batch, state.rows(len(batch)))
-            state = state.rows(max(state.n_rows, len(batch))).updated(end)
+            state = end.beside(state.behind(len(batch)))
             vectors += found
             while waiting and len(waiting[0].lengths) <= len(vectors):
                 yield self._together(waiting.popleft(), vectors)
@@ -181,13 +210,41 @@ class Embedder:
                 results[position] = found
         return results
 
-    @torch.inference_mode()
     def _run(self, sentences: Sequence[Sequence[str]], state: BiLMState) -> tuple[list[Vectors], BiLMState]:
-        # What is computed in was said in `precision`; NumPy has no bfloat16 at all.
+        """Each sentence's vectors, and where its row now stands; what is too much for the device is done in halves."""
+        try:
+            return self._run_at_once(sentences, state)
+        except torch.OutOfMemoryError as error:
+            if len(sentences) == 1:
+                raise DataError(
+                    f"{self.bilm.device} has too little memory for a sentence of {len(sentences[0]):,} tokens",
+                    hint="a smaller model, --precision bfloat16, or --device cpu",
+                ) from error
+        torch.cuda.empty_cache()
+        half = len(sentences) // 2
+        first, end = self._run(sentences[:half], state.rows(half))
+        second, other = self._run(sentences[half:], state.behind(half))
+        return first + second, end.beside(other)
+
+    @torch.inference_mode()
+    def _run_at_once(self, sentences: Sequence[Sequence[str]], state: BiLMState) -> tuple[list[Vectors], BiLMState]:
+        engine, words = self._engine.get(self.bilm, self._make_engine)
+        vectors, index = words.read(sentences)
+        is_long = index.size > LONG_BATCHES * self.batch_tokens
+        device = torch.device("cpu") if is_long else None
+        # What is computed in was said in `precision`, whatever autocast the caller has on.
         with torch.autocast(self.bilm.device.type, enabled=False):
-            output = self.bilm(self.bilm.encode(sentences), state)
-        layers = output.layers.cpu().numpy()
-        return [layers[:, i, : len(sentence)].copy() for i, sentence in enumerate(sentences)], output.state
+            start = state.cell, state.hidden
+            layers, end = engine.run(vectors, Rows.flat(index), start, n_layers=self.n_layers, device=device)
+        # NumPy has no bfloat16.
+        found = layers.to(next(self.bilm.parameters()).dtype).cpu().numpy()
+        ends = np.cumsum([len(sentence) for sentence in sentences])
+        return [part.copy() for part in np.split(found, ends[:-1], axis=1)], BiLMState(*end)
+
+    def _make_engine(self) -> tuple[Engine, WordTable]:
+        engine = Engine(self.bilm, dtype=self.engine_dtype)
+        table = WordTable(lambda words: engine.token_vectors(self.bilm.encode([words])), self.word_stats)
+        return engine, table
 
     def _together(self, item: Item, vectors: deque[Vectors]) -> SentenceVectors:
         """An input's sentences, the next of `vectors`, side by side again."""
@@ -197,7 +254,7 @@ class Embedder:
 
     def _empty(self) -> Vectors:
         config, dtype = self.bilm.config, next(self.bilm.parameters()).dtype
-        return np.zeros((config.n_layers, 0, config.dim), torch.empty(0, dtype=dtype).numpy().dtype)
+        return np.zeros((self.n_layers, 0, config.dim), torch.empty(0, dtype=dtype).numpy().dtype)
 
 
 def _sentences(read: Iterable[Item]) -> Iterator[tuple[str, ...]]:

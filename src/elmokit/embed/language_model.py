@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import DataError
+from ..kernels.engine import Engine
 from ..model.batch import BiLMState
 from ..model.bilm import BiLM
 from ..text.batching import buckets, windows
@@ -75,13 +76,21 @@ class TokenScores:
 
 
 def log_probs(
-    bilm: BiLM, sentences: Sequence[Sequence[str]], *, start: Start, batch_tokens: int = 4096
+    bilm: BiLM,
+    sentences: Sequence[Sequence[str]],
+    *,
+    start: Start,
+    batch_tokens: int = 4096,
+    dtype: torch.dtype | None = None,
 ) -> Iterator[tuple[int, TokenLogProbs]]:
-    """(position, log probabilities) of each sentence, in the order of the batches."""
-    vocabulary = vocabulary_of(bilm)
+    """(position, log probabilities) of each sentence, in the order of the batches.
+
+    The LSTMs are run in `dtype`, the probabilities are worked out in the weights' own.
+    """
+    engine, vocabulary = Engine(bilm, dtype=dtype), vocabulary_of(bilm)
     for batch in buckets([len(sentence) + 2 for sentence in sentences], batch_tokens):
         chosen = [sentences[i] for i in batch]
-        found = _run(bilm, vocabulary, chosen, bilm.start(start, len(chosen)))
+        found = _run(engine, vocabulary, chosen, bilm.start(start, len(chosen)))
         yield from zip(batch, found, strict=True)
 
 
@@ -95,14 +104,17 @@ def vocabulary_of(bilm: BiLM) -> Vocabulary:
 
 @torch.inference_mode()
 def _run(
-    bilm: BiLM, vocabulary: Vocabulary, sentences: Sequence[Sequence[str]], state: BiLMState
+    engine: Engine, vocabulary: Vocabulary, sentences: Sequence[Sequence[str]], state: BiLMState
 ) -> list[TokenLogProbs]:
+    bilm = engine.bilm
     marked = [[BEGIN, *map(_as_read, sentence), END] for sentence in sentences]
-    output = bilm(bilm.encode(marked), state, marks="none")
-    targets = torch.zeros(output.mask.shape, dtype=torch.long, device=bilm.device)
+    batch = bilm.encode(marked)
+    layers, mask, _ = engine.padded(batch, batch.index, (state.cell, state.hidden), drop_marks=False)
+    targets = torch.zeros(mask.shape, dtype=torch.long, device=bilm.device)
     for row, sentence in enumerate(marked):
         targets[row, : len(sentence)] = torch.tensor(_predicted(vocabulary, sentence))
-    halves = dict(zip(bilm.config.directions, output.layers[-1].chunk(len(bilm.config.directions), dim=2), strict=True))
+    top = layers[-1].to(bilm.softmax_weights()[0].dtype)
+    halves = dict(zip(bilm.config.directions, top.chunk(len(bilm.config.directions), dim=2), strict=True))
     found = {}
     if "forward" in halves:
         found["forward"] = _gathered(bilm, halves["forward"][:, :-1], targets[:, 1:])
@@ -220,10 +232,17 @@ class PerplexityCounter:
         )
 
 
-def perplexity(bilm: BiLM, sentences: Iterable[Sequence[str]], *, start: Start, batch_tokens: int = 4096) -> Perplexity:
+def perplexity(
+    bilm: BiLM,
+    sentences: Iterable[Sequence[str]],
+    *,
+    start: Start,
+    batch_tokens: int = 4096,
+    dtype: torch.dtype | None = None,
+) -> Perplexity:
     """Of a whole text, in one pass and bounded memory."""
     counter = PerplexityCounter(vocabulary_of(bilm))
     for window in windows(sentences, lambda sentence: len(sentence) + 2, 8 * batch_tokens):
-        for i, found in log_probs(bilm, window, start=start, batch_tokens=batch_tokens):
+        for i, found in log_probs(bilm, window, start=start, batch_tokens=batch_tokens, dtype=dtype):
             counter.add(window[i], found)
     return counter.result()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -32,24 +33,34 @@ class Tiles:
     stages: int
 
     @classmethod
-    def choose(cls, n_rows: int, n_cells: int, dim: int, *, itemsize: int) -> Tiles:
-        """Enough tiles for every multiprocessor, and no larger than its registers hold."""
+    def choose(cls, n_rows: int, n_cells: int, dim: int, *, itemsize: int, shared_bytes: int = 232_448) -> Tiles:
+        """Enough tiles for every multiprocessor, and no larger than its registers and shared memory hold."""
         rows = _power_of_two(16, n_rows, 128)
-        cells = _divisor(n_cells, 64 if rows >= 64 else 32)
-        # Few rows: the projection's tiles are made small, so that there are as many as multiprocessors.
-        projected_rows = min(rows, 64)
-        projected = _divisor(dim, 64 if n_rows > 256 else 32 if n_rows > 64 else 16)
         deep = 64 if itemsize == 2 else 32
-        return cls(
+        tiles = cls(
             rows=rows,
-            cells=cells,
+            cells=_divisor(n_cells, 64 if rows >= 64 else 32),
             depth=_divisor(dim, deep),
-            projected_rows=projected_rows,
-            projected=projected,
+            # Few rows: these tiles are made small, so that there are as many as multiprocessors.
+            projected_rows=min(rows, 64),
+            projected=_divisor(dim, 64 if n_rows > 256 else 32 if n_rows > 64 else 16),
             projected_depth=_divisor(n_cells, 2 * deep),
-            warps=8 if rows * cells >= 128 * 64 else 4,
+            warps=8 if rows >= 128 else 4,
             stages=3,
         )
+        return tiles if tiles.shared_bytes(itemsize) <= shared_bytes else tiles._smaller(itemsize, shared_bytes)
+
+    def shared_bytes(self, itemsize: int) -> int:
+        """What the operands of the larger product take, of all stages."""
+        of_cells = self.depth * (self.rows + 4 * self.cells)
+        return self.stages * itemsize * max(of_cells, self.projected_depth * (self.projected_rows + self.projected))
+
+    def _smaller(self, itemsize: int, shared_bytes: int) -> Tiles:
+        """For cards with less of it: two stages, then less depth."""
+        tiles = dataclasses.replace(self, stages=2)
+        while tiles.shared_bytes(itemsize) > shared_bytes and tiles.depth > 16:
+            tiles = dataclasses.replace(tiles, depth=tiles.depth // 2, projected_depth=tiles.projected_depth // 2)
+        return tiles
 
     def n_tiles(self, n_rows: int, n_cells: int, dim: int) -> int:
         """Of the larger product, in one direction."""
@@ -72,11 +83,11 @@ class Tiles:
 def can_run(device: torch.device, *, n_cells: int, dim: int, dtype: torch.dtype) -> bool:
     """Whether the kernel is for this device, shape and type; the plain path is for everything."""
     suits = n_cells % 16 == 0 and dim % 16 == 0 and dtype in (torch.float32, torch.bfloat16)
-    return suits and device.type == "cuda" and _is_there(device)
+    return suits and device.type == "cuda" and is_there(device)
 
 
 @cache
-def _is_there(device: torch.device) -> bool:
+def is_there(device: torch.device) -> bool:
     is_nvidia = torch.version.hip is None and torch.cuda.get_device_capability(device) >= OLDEST
     return is_nvidia and find_spec("triton") is not None
 
@@ -108,7 +119,8 @@ def packed_steps(
     numbers = torch.from_numpy(np.concatenate([packing.counts, packing.offsets, packing.last_places()])).to(
         device, torch.int32
     )
-    counts, offsets, last = numbers.split([len(packing.counts), len(packing.counts), n_rows])
+    n_steps = len(packing.counts)
+    counts, offsets, last = numbers[:n_steps], numbers[n_steps : 2 * n_steps], numbers[2 * n_steps :]
     hidden, cells, _ = forward(gates, bias, weights, state, clips, (counts, offsets))
     return hidden[:, n_rows:], (cells, hidden.index_select(1, last))
 
@@ -141,7 +153,7 @@ def forward(
     cells = bias.new_empty(directions, n_rows + n_kept, n_cells)
     cells[:, :n_rows] = cell
     inner = gates.new_empty(directions, n_kept or n_rows, n_cells) if weight_hr is not None else hidden
-    tiles = Tiles.choose(n_rows, n_cells, dim, itemsize=gates.element_size())
+    tiles = _tiles(gates, n_rows, n_cells, dim)
     forward_steps[_programs(tiles, gates.device, directions, n_rows, n_cells, dim)](
         gates,
         bias,
@@ -164,7 +176,7 @@ def forward(
         PROJ_CLIP=clips.projection,
         TRAINING=training,
         RESETS=begins is not None,
-        PRECISION=_precision(gates),
+        PRECISION=precision(gates),
         **tiles.as_arguments(),
         **_together(gates.device),
     )
@@ -187,7 +199,7 @@ def backward(
     directions, n_packed, _ = gates.shape
     n_rows, n_cells, dim = cells.shape[1] - n_packed, cells.shape[2], hidden.shape[2]
     grad_projected = torch.empty_like(grad, dtype=gates.dtype)
-    tiles = Tiles.choose(n_rows, n_cells, dim, itemsize=gates.element_size())
+    tiles = _tiles(gates, n_rows, n_cells, dim)
     backward_steps[_programs(tiles, gates.device, directions, n_rows, n_cells, dim)](
         gates,
         weight_hh,
@@ -208,7 +220,7 @@ def backward(
         CELL_CLIP=clips.cell,
         PROJ_CLIP=clips.projection,
         RESETS=begins is not None,
-        PRECISION=_precision(gates),
+        PRECISION=precision(gates),
         **tiles.as_arguments(),
         **_together(gates.device),
     )
@@ -260,9 +272,15 @@ class _Fused(torch.autograd.Function):
         return gates.view(*grad.shape[:3], -1), grad_bias, grad_hh, grad_hr, None, None, None, None
 
 
-def _programs(
-    tiles: Tiles, device: torch.device, directions: int, n_rows: int, n_cells: int, dim: int
-) -> tuple[int]:
+def _tiles(gates: Tensor, n_rows: int, n_cells: int, dim: int) -> Tiles:
+    if gates.device.type != "cuda":
+        return Tiles.choose(n_rows, n_cells, dim, itemsize=gates.element_size())
+    properties = torch.cuda.get_device_properties(gates.device)
+    there = getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block)
+    return Tiles.choose(n_rows, n_cells, dim, itemsize=gates.element_size(), shared_bytes=there)
+
+
+def _programs(tiles: Tiles, device: torch.device, directions: int, n_rows: int, n_cells: int, dim: int) -> tuple[int]:
     if device.type != "cuda":
         return (1,)  # Triton's interpreter runs one program after the other: a second would wait for ever
     n_processors = torch.cuda.get_device_properties(device).multi_processor_count
@@ -274,7 +292,7 @@ def _together(device: torch.device) -> dict[str, Any]:
     return {"launch_cooperative_grid": True} if device.type == "cuda" else {}
 
 
-def _precision(gates: Tensor) -> str:
+def precision(gates: Tensor) -> str:
     """float32 as three products of tf32, which loses nothing that shows; one alone loses two decimal places."""
     return "tf32x3" if gates.dtype == torch.float32 and gates.device.type == "cuda" else "ieee"
 

@@ -1,8 +1,8 @@
 """One layer's recurrence in one direction, in plain PyTorch: it runs on every device and in every precision.
 
-Training has its own backward pass. What it saves against PyTorch's autograd: gates and cells are kept in four tensors instead of a graph of some forty
-nodes a step, and the gradients of the weights are one product over all steps instead of one for each. Matrices are
-multiplied in `dtype`; sums, gates and cells stay float32.
+Training has its own backward pass. What it saves against PyTorch's autograd: gates and cells are kept in four tensors
+instead of a graph of some forty nodes a step, and the gradients of the weights are one product over all steps instead
+of one for each. Matrices are multiplied in `dtype`; sums, gates and cells stay float32.
 """
 
 from __future__ import annotations

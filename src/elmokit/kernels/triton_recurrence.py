@@ -111,7 +111,7 @@ def forward_steps(
 def _inner_rows(
     inner, hidden, direction, now, n_rows, n_packed, D: tl.constexpr, PROJECTION: tl.constexpr, TRAINING: tl.constexpr
 ):
-    """Where a step's outputs before the projection stand: kept in training, and the hidden state where there is none."""
+    """Where a step's outputs before the projection stand; without one they are the hidden state."""
     if not PROJECTION:
         rows = hidden + (direction * (n_rows + n_packed) + n_rows + now).to(tl.int64) * D
     elif TRAINING:

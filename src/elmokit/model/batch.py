@@ -70,10 +70,14 @@ class BiLMState:
         grown = (torch.nn.functional.pad(x, (0, 0, 0, missing)) for x in (self.cell, self.hidden))
         return BiLMState(*(x[:, :, :n_rows] for x in grown))
 
-    def updated(self, first: BiLMState) -> BiLMState:
-        """`first` in place of the first rows, the others as they are."""
-        both = ((self.cell, first.cell), (self.hidden, first.hidden))
-        return BiLMState(*(torch.cat([new, old[:, :, first.n_rows :]], dim=2) for old, new in both))
+    def behind(self, n_rows: int) -> BiLMState:
+        """All but the first rows."""
+        return BiLMState(self.cell[:, :, n_rows:], self.hidden[:, :, n_rows:])
+
+    def beside(self, other: BiLMState) -> BiLMState:
+        """These rows, then the other's."""
+        both = ((self.cell, other.cell), (self.hidden, other.hidden))
+        return BiLMState(*(torch.cat(parts, dim=2) for parts in both))
 
 
 @dataclass(frozen=True)

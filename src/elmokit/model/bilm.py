@@ -11,14 +11,16 @@ starts from is given by the caller and where it ended is returned, so the module
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Sequence
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..errors import DataError
+from ..kernels.engine import check_rows
+from ..kernels.kept import Kept
 from ..kernels.outside_graphs import outside_graphs
 from ..settings import check
 from ..text.checks import check_ids, check_sentences
@@ -30,7 +32,6 @@ from .lstm import LSTMStack, reverse
 from .softmax import Softmax
 
 Marks = Literal["drop", "keep", "none"]
-
 NEUTRAL_TOKEN, NEUTRAL_RUNS = ".", 3
 
 
@@ -45,7 +46,7 @@ class BiLM(nn.Module):
         for direction in config.directions:
             self.add_module(f"{direction}_lstm", LSTMStack(config.lstm, token_dim=config.token_dim))
         self.softmax = Softmax(config) if config.softmax else None
-        self._settled: tuple[Hashable, BiLMState] | None = None
+        self._settled = Kept[BiLMState]()
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> CharacterBatch:
         """Token lists to a batch on this model's device."""
@@ -67,20 +68,18 @@ class BiLM(nn.Module):
         marks: Marks = "drop",
         directions: Sequence[Direction] | None = None,
     ) -> BiLMOutput:
-        """`batch` may be a (batch, token, character) tensor of ids. `state` None is zero.
+        """`batch` may be a tensor of ids; `state` None is zero. `marks`: whether sentence marks are run and given out.
 
-        `marks="keep"` leaves the sentence marks in the output, `"none"` runs without them: the middle of a long text.
+        "keep" leaves them in the output, "none" runs without them: the middle of a long text.
         """
-        batch = self._from_ids(batch) if isinstance(batch, Tensor) else batch
+        batch = self.from_ids(batch) if isinstance(batch, Tensor) else batch
         check((marks in get_args(Marks), f"marks are one of {', '.join(get_args(Marks))}, found {marks!r}"))
         directions = self.config.directions if directions is None else directions
         index = batch.index if marks == "none" else with_marks(batch.index)
         mask = index != 0
         x = self.token_layer(batch)[index] * mask.unsqueeze(2)
         state = self._zero_state(len(index), directions) if state is None else state
-        found, expected = tuple(state.cell.shape[:3]), (len(directions), self.config.lstm.n_layers, len(index))
-        if found != expected:
-            raise DataError(f"a state of {found} was given, expected (direction, layer, row) {expected}")
+        check_rows(state.cell, (len(directions), self.config.lstm.n_layers, len(index)))
         outputs, states = [], []
         for i, direction in enumerate(directions):
             stack, backward = getattr(self, f"{direction}_lstm"), direction == "backward"
@@ -88,8 +87,7 @@ class BiLM(nn.Module):
             outputs.append((reverse(output, mask) if backward else output) * mask[None, :, :, None])
             states.append(end)
         layers = torch.cat([torch.cat([x] * len(directions), dim=2)[None], torch.cat(outputs, dim=3)])
-        if marks == "drop":
-            layers, mask = without_marks(layers, mask)
+        layers, mask = without_marks(layers, mask) if marks == "drop" else (layers, mask)
         return BiLMOutput(layers, mask, BiLMState(*map(torch.stack, zip(*states, strict=True))))
 
     @outside_graphs
@@ -103,10 +101,7 @@ class BiLM(nn.Module):
         check((how in ("zero", "settled"), f"a sentence starts from 'zero' or 'settled', found {how!r}"))
         if how == "zero":
             return self._zero_state(n_rows, self.config.directions)
-        weights = tuple(_version(p) for p in self.parameters())
-        if self._settled is None or self._settled[0] != weights:
-            self._settled = (weights, self._settle())
-        return self._settled[1].expand(n_rows)
+        return self._settled.get(self, self._settle).expand(n_rows)
 
     def softmax_weights(self) -> tuple[Float[Tensor, "word dim"], Float[Tensor, "word"]]:
         """Weights and bias that predict a word, for both directions."""
@@ -126,7 +121,8 @@ class BiLM(nn.Module):
         embeddings = [m for m in self.modules() if isinstance(m, nn.Embedding)]
         return sum(p.numel() for p in self.parameters()) - sum(e.embedding_dim for e in embeddings)
 
-    def _from_ids(self, ids: Tensor) -> CharacterBatch:
+    def from_ids(self, ids: Tensor) -> CharacterBatch:
+        """A (batch, token, character) tensor of ids as `encode` would give it."""
         characters, dtype = self.config.characters, ids.dtype
         if characters is None or self.config.words is not None:
             raise DataError("a tensor of ids was given, this model reads words and takes what encode() gives")
@@ -154,11 +150,3 @@ class BiLM(nn.Module):
             for _ in range(NEUTRAL_RUNS):
                 state = self(batch, state, marks="none").state
         return state
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The settled state belongs to these very tensors: a copy works out its own.
-        return {**self.__dict__, "_settled": None}
-
-
-def _version(weight: Tensor) -> Hashable:
-    return (weight.data_ptr(), 0 if weight.is_inference() else weight._version, weight.dtype, weight.device)

@@ -12,8 +12,11 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from ..errors import DataError
+from ..kernels.engine import Engine, autocast_dtype
+from ..kernels.kept import Kept
+from ..kernels.outside_graphs import outside_graphs
 from ..settings import check
-from .batch import BiLMState, CharacterBatch
+from .batch import BiLMOutput, BiLMState, CharacterBatch, with_marks
 from .bilm import BiLM
 from .scalar_mix import LayerNorm, ScalarMix
 
@@ -60,6 +63,7 @@ class Elmo(nn.Module):
         self.train_bilm = train_bilm
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.start: Literal["zero", "settled"] = start or ("zero" if bilm.config.state == "zero" else "settled")
+        self._engine = Kept[Engine]()
         bilm.requires_grad_(train_bilm)
         self.train(self.training)
 
@@ -81,8 +85,10 @@ class Elmo(nn.Module):
         """`word_vectors`, the caller's own for the same tokens, stand before each mix: [static ; ELMo]."""
         if state is None:
             state = self.bilm.start(self.start, len(batch if isinstance(batch, Tensor) else batch.index))
-        with torch.set_grad_enabled(self.train_bilm and torch.is_grad_enabled()):
+        if self.train_bilm:
             output = self.bilm(batch, state, marks="keep" if self.keep_sentence_boundaries else "drop")
+        else:
+            output = self._run(self.bilm.from_ids(batch) if isinstance(batch, Tensor) else batch, state)
         mixes = tuple(self.dropout(mix(output.layers, output.mask)) for mix in self.mixes)
         if word_vectors is not None:
             found, expected = tuple(word_vectors.shape[:2]), tuple(output.mask.shape)
@@ -90,6 +96,15 @@ class Elmo(nn.Module):
                 raise DataError(f"word_vectors are for {found} (batch, token), the biLM's output has {expected}")
             mixes = tuple(torch.cat([word_vectors.to(mix), mix], dim=2) for mix in mixes)
         return ElmoOutput(mixes, output.mask, output.state)
+
+    @outside_graphs
+    def _run(self, batch: CharacterBatch, state: BiLMState) -> BiLMOutput:
+        """What the frozen biLM gives, by its engine."""
+        dtype = autocast_dtype(self.bilm.device)
+        engine = self._engine.get(self.bilm, lambda: Engine(self.bilm, dtype=dtype), kind=dtype)
+        start, drop_marks = (state.cell, state.hidden), not self.keep_sentence_boundaries
+        layers, mask, end = engine.padded(batch, with_marks(batch.index), start, drop_marks=drop_marks)
+        return BiLMOutput(layers, mask, BiLMState(*end))
 
     def train(self, mode: bool = True) -> Elmo:
         super().train(mode)

@@ -15,9 +15,6 @@ from torch.nn import functional as F
 
 from .config import LSTMConfig
 
-STEPS_AT_ONCE = 128
-"""The inputs of so many steps go through their matrix together: fast, and bounded however long a sentence is."""
-
 Cell = Float[Tensor, "batch cell"]
 Hidden = Float[Tensor, "batch dim"]
 Steps = Bool[Tensor, "batch time"]
@@ -49,17 +46,15 @@ class LSTMLayer(nn.Module):
         """Where `mask` is False the state stands still (padding comes last); where `begins` is True it starts anew."""
         cell, hidden = state
         outputs: list[Tensor] = []
-        for inputs in torch.split(x, STEPS_AT_ONCE, dim=1):
-            for gates in F.linear(inputs, self.weight_ih, self.whole_bias()).unbind(dim=1):
-                t = len(outputs)
-                if begins is not None:
-                    cell, hidden = (past.masked_fill(begins[:, t, None], 0) for past in (cell, hidden))
-                past = cell, hidden
-                cell, hidden = self.step(gates, cell, hidden)
-                outputs.append(hidden)
-                if mask is not None:
-                    here = mask[:, t, None]
-                    cell, hidden = torch.where(here, cell, past[0]), torch.where(here, hidden, past[1])
+        for t, gates in enumerate(F.linear(x, self.weight_ih, self.whole_bias()).unbind(dim=1)):
+            if begins is not None:
+                cell, hidden = (past.masked_fill(begins[:, t, None], 0) for past in (cell, hidden))
+            past = cell, hidden
+            cell, hidden = self.step(gates, cell, hidden)
+            outputs.append(hidden)
+            if mask is not None:
+                here = mask[:, t, None]
+                cell, hidden = torch.where(here, cell, past[0]), torch.where(here, hidden, past[1])
         return torch.stack(outputs, dim=1) if outputs else x, (cell, hidden)
 
     def step(self, gates: Float[Tensor, "batch gate"], cell: Cell, hidden: Hidden) -> tuple[Cell, Hidden]:

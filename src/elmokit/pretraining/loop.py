@@ -10,7 +10,7 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -23,10 +23,15 @@ from ..model.batch import BiLMState
 from ..model.bilm import BiLM
 from ..settings import from_plain, to_plain
 from ..weights.tensor_file import save_tensors
+from .ahead import ahead
 from .batches import Batches, LMBatch, Position
 from .objective import Objective
 from .parallel import mean, rank, side_by_side, world
 from .settings import OptimizerSettings, PretrainSettings
+from .softmax_loss import LogUniformSamples
+
+READ_AHEAD = 4
+"""Batches that wait for the device."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +52,17 @@ class Progress:
     """Of a run that adapts a model: whether more than the softmax learns by now."""
     average_loss: float | None = None
     """Running mean, against which a spike is told."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What a step, or a part of one, needs of the text and of chance."""
+
+    batch: LMBatch
+    position: Position
+    """Behind it."""
+    seed: tuple[int, ...]
+    samples: tuple[LogUniformSamples, ...]
 
 
 class Diverged(Exception):
@@ -75,28 +91,45 @@ class Trainer:
         self.batches = batches
         self.progress = Progress()
         self.state = self._zero_state()
-        self._reader: Iterator[tuple[LMBatch, Position]] | None = None
+        self._reader: Generator[_Read] | None = None
+        self._unsettled: list[Tensor] = []
 
-    def step(self, share: float) -> float:
-        """One update; `share` is how much of the run is over. Returns the loss in nats."""
+    def step(self, share: float) -> None:
+        """One update; `share` is how much of the run is over. What came of it, `settle` tells."""
         self.objective.train()
-        number = self.progress.step
         losses, n_words = [], 0
-        for part in range(self.settings.batch.accumulate):
-            batch, position = self._read()
-            losses.append(self._gradients(batch, seed=(self.settings.seed, self.progress.rollbacks, number, part)))
-            n_words += batch.n_words * world()
-        loss = float(torch.stack(losses).mean())
-        self._raise_if_diverged(loss)
+        for _ in range(self.settings.batch.accumulate):
+            read = self._read()
+            losses.append(self._gradients(read))
+            n_words += read.batch.n_words * world()
         norm = nn.utils.clip_grad_norm_(self.objective.parameters(), self.settings.optimizer.clip_norm)
-        if not torch.isfinite(norm):
-            raise Diverged(f"the gradient's norm is {float(norm)} at step {number + 1}")
         rate = learning_rate(self.settings.optimizer, share) * 0.5**self.progress.rollbacks
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["factor"] * (share >= group["frozen_until"])
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self._advance(loss, position, n_words)
+        self._unsettled.append(torch.stack([torch.stack(losses).mean(), norm]))
+        self.progress = dataclasses.replace(
+            self.progress,
+            step=self.progress.step + 1,
+            position=read.position,
+            words=self.progress.words + n_words,
+        )
+
+    def settle(self) -> float | None:
+        """The loss in nats of the last step, or None if it was told before. A step that went astray raises.
+
+        Asking waits for the device: a GPU is asked now and then, and meanwhile works off what it was given.
+        """
+        if not self._unsettled:
+            return None
+        steps = torch.stack(self._unsettled).tolist()
+        self._unsettled = []
+        for number, (loss, norm) in enumerate(steps, start=self.progress.step - len(steps) + 1):
+            self._raise_if_diverged(number, loss, norm)
+            usual = self.progress.average_loss
+            average = loss if usual is None else 0.99 * usual + 0.01 * loss
+            self.progress = dataclasses.replace(self.progress, average_loss=average)
         return loss
 
     def with_rows(self, rows: int) -> Trainer:
@@ -107,17 +140,17 @@ class Trainer:
 
     def probe(self, n_steps: int) -> float:
         """Words a second, from a few steps that change nothing."""
-        reader = self.batches(self.progress.position)
-        batch, _ = next(reader)
+        read = next(self._reads())
         state = self.state
         for i in range(n_steps + 1):
             if i == 1:  # the first warms caches up
+                _synchronize(self.device)
                 started = time.perf_counter()
-            self._gradients(batch, seed=(0, 0, i, 0))
+            self._gradients(read)
         self.optimizer.zero_grad(set_to_none=True)
         self.state = state
         _synchronize(self.device)
-        return n_steps * batch.n_words * world() / (time.perf_counter() - started)
+        return n_steps * read.batch.n_words * world() / (time.perf_counter() - started)
 
     def gather(self) -> None:
         """Bring every process's rows together: all take part, before the first one saves."""
@@ -140,36 +173,43 @@ class Trainer:
         rows = load_file(folder / "rows.safetensors", device=str(self.device))
         own = slice(rank() * self.settings.batch.rows, (rank() + 1) * self.settings.batch.rows)
         self.state = BiLMState(rows["cell"][:, :, own].clone(), rows["hidden"][:, :, own].clone())
+        self.stop_reading()
+        self._unsettled = []
+
+    def stop_reading(self) -> None:
+        """End the thread that reads ahead; the next step starts another."""
+        if self._reader is not None:
+            self._reader.close()
         self._reader = None
 
-    def _read(self) -> tuple[LMBatch, Position]:
+    def _read(self) -> _Read:
         if self._reader is None:
-            self._reader = self.batches(self.progress.position)
+            self._reader = ahead(self._reads(), READ_AHEAD)
         return next(self._reader)
 
-    def _gradients(self, batch: LMBatch, *, seed: tuple[int, ...]) -> Tensor:
-        """Add this batch's gradients, and carry its rows' state on."""
+    def _reads(self) -> Iterator[_Read]:
+        """What each part of each step reads, from where the run stands."""
+        progress, n_parts = self.progress, self.settings.batch.accumulate
+        for i, (batch, position) in enumerate(self.batches(progress.position)):
+            seed = (self.settings.seed, progress.rollbacks, progress.step + i // n_parts, i % n_parts)
+            on_its_way = batch.pinned() if self.device.type == "cuda" else batch
+            yield _Read(on_its_way, position, seed, self.objective.samples(seed))
+
+    def _gradients(self, read: _Read) -> Tensor:
+        """Add a batch's gradients, and carry its rows' state on."""
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"):
-            losses = self.module(batch.to(self.device), self.state, seed=seed)
+            losses = self.module(read.batch.to(self.device), self.state, seed=read.seed, samples=read.samples)
         scale = self.settings.optimizer.loss_scale / self.settings.batch.accumulate
         (losses.mean * scale).backward()
         self.state = BiLMState(losses.state.cell.detach().float(), losses.state.hidden.detach().float())
         return mean(losses.mean.detach())
 
-    def _raise_if_diverged(self, loss: float) -> None:
+    def _raise_if_diverged(self, step: int, loss: float, norm: float) -> None:
         usual = self.progress.average_loss
         if not math.isfinite(loss) or (usual is not None and loss > max(usual + 3.0, 2 * usual)):
-            raise Diverged(f"the loss is {loss:.3g} at step {self.progress.step + 1}, it was {usual}")
-
-    def _advance(self, loss: float, position: Position, n_words: int) -> None:
-        usual = self.progress.average_loss
-        self.progress = dataclasses.replace(
-            self.progress,
-            step=self.progress.step + 1,
-            position=position,
-            words=self.progress.words + n_words,
-            average_loss=loss if usual is None else 0.99 * usual + 0.01 * loss,
-        )
+            raise Diverged(f"the loss is {loss:.3g} at step {step}, it was {usual}")
+        if not math.isfinite(norm):
+            raise Diverged(f"the gradient's norm is {norm} at step {step}")
 
     def _zero_state(self) -> BiLMState:
         config, rows = self.objective.bilm.config, self.settings.batch.rows
@@ -191,8 +231,9 @@ class Trainer:
         parameters = dict(self.objective.bilm.named_parameters())
         for key, value in tensors.items():
             kind, _, name = key.partition(":")
-            # Adam counts its steps on the CPU.
-            self.optimizer.state[parameters[name]][kind] = value.cpu() if kind == "step" else value
+            # Adam counts its steps on the CPU, unless it is fused.
+            on_cpu = kind == "step" and not self.optimizer.defaults.get("fused")
+            self.optimizer.state[parameters[name]][kind] = value.cpu() if on_cpu else value
 
 
 def fast_precision(device: torch.device) -> Literal["float32", "bfloat16"]:
@@ -220,7 +261,9 @@ def build_optimizer(bilm: BiLM, settings: PretrainSettings, *, frozen_share: flo
     if settings.optimizer.name == "adagrad":
         plain = [{**group, "weight_decay": 0.0} for group in groups.values()]
         return torch.optim.Adagrad(plain, lr=rate, initial_accumulator_value=1.0)
-    return torch.optim.AdamW(list(groups.values()), lr=rate, betas=(0.9, settings.optimizer.beta2))
+    # Fused, it reads and writes each weight once: on a GPU that is what it costs.
+    fused = bilm.device.type == "cuda"
+    return torch.optim.AdamW(list(groups.values()), lr=rate, betas=(0.9, settings.optimizer.beta2), fused=fused)
 
 
 def _depth(name: str, n_layers: int) -> int:

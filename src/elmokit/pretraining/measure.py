@@ -28,7 +28,15 @@ def perplexities(text: str, embedder: Embedder, *, by_document: bool = False) ->
         size = embedder.batch_tokens * WINDOW_BATCHES
         done = 0
         for window in windows(store.sentences(), lambda sentence: len(sentence) + 2, size):
-            found = dict(log_probs(bilm, window, start=embedder.state, batch_tokens=embedder.batch_tokens))
+            found = dict(
+                log_probs(
+                    bilm,
+                    window,
+                    start=embedder.state,
+                    batch_tokens=embedder.batch_tokens,
+                    dtype=embedder.engine_dtype,
+                )
+            )
             for i, sentence in enumerate(window):
                 total.add(sentence, found[i])
                 document.add(sentence, found[i])

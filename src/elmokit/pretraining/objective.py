@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
+from ..kernels.characters import fastest
+from ..kernels.engine import autocast_dtype
 from ..model.batch import BiLMState
 from ..model.bilm import BiLM
 from .batches import LMBatch
@@ -53,10 +55,23 @@ class Objective(nn.Module):
         self.settings = settings
         self.softmax = choose_softmax(settings, len(bilm.softmax.bias))
 
-    def forward(self, batch: LMBatch, state: BiLMState, *, seed: tuple[int, ...]) -> Losses:
-        """`seed` decides dropout and samples, so that a step can be run again to the bit."""
+    def samples(self, seed: tuple[int, ...]) -> tuple[LogUniformSamples, ...]:
+        """For each direction the words that stand for all others in a step; none where the softmax is full."""
+        if self.softmax == "full":
+            return ()
+        assert self.bilm.softmax is not None
+        n_words, n_samples = len(self.bilm.softmax.bias), self.settings.n_samples
+        directions = range(len(self.bilm.config.directions))
+        return tuple(LogUniformSamples(n_samples, n_words, seed=[*seed, i]) for i in directions)
+
+    def forward(
+        self, batch: LMBatch, state: BiLMState, *, seed: tuple[int, ...], samples: tuple[LogUniformSamples, ...] = ()
+    ) -> Losses:
+        """`seed` decides dropout and, unless they were drawn before, samples: a step can be run again to the bit."""
+        samples = samples or self.samples(seed)
         torch.manual_seed(_one_number(seed))
-        vectors = self.bilm.token_layer(batch.table)
+        device = self.bilm.device
+        vectors = self.bilm.token_layer(batch.table, fastest(device, autocast_dtype(device) or torch.float32))
         x = torch.stack([F.embedding(stream.index.t(), vectors) for stream in batch.streams])
         begins = torch.stack([stream.begins.t() for stream in batch.streams])
         top, end = run_stacks(
@@ -67,16 +82,15 @@ class Objective(nn.Module):
             dropout=self.settings.dropout if self.training else 0.0,
         )
         losses = [
-            self._loss(hidden.flatten(0, 1), stream.targets.t().flatten(), seed=[*seed, i])
+            self._loss(hidden.flatten(0, 1), stream.targets.t().flatten(), samples[i] if samples else None)
             for i, (hidden, stream) in enumerate(zip(top, batch.streams, strict=True))
         ]
         return Losses(torch.stack(losses), end)
 
-    def _loss(self, hidden: Tensor, targets: Tensor, *, seed: list[int]) -> Float[Tensor, ""]:
+    def _loss(self, hidden: Tensor, targets: Tensor, samples: LogUniformSamples | None) -> Float[Tensor, ""]:
         weight, bias = self.bilm.softmax_weights()
-        if self.softmax == "full":
+        if samples is None:
             return full_loss(hidden, weight, bias, targets).mean()
-        samples = LogUniformSamples(self.settings.n_samples, len(bias), seed=seed)
         return sampled_loss(hidden, weight, bias, targets, samples=samples).mean()
 
 

@@ -22,7 +22,8 @@ def process_group(device: torch.device) -> Iterator[None]:
     # Held by them, the group outlives its destruction, and a thread of it that still lets go of a tensor while the
     # interpreter ends aborts a finished process. Imported before there is a group, they hold none.
     importlib.import_module("torch.distributed.nn.functional")
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    # Decisions are agreed on in the machine's own memory, gradients on the GPU.
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     try:
         yield
     finally:

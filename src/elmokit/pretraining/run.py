@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import signal
 import sys
 import threading
@@ -112,17 +113,30 @@ class _Session:
         self.reserve = 0.02 * 60 * (settings.schedule.minutes or 0)
         self.board = Board(self.run.folder / "tensorboard") if settings.tensorboard and rank() == 0 else None
         self.seconds_before = 0.0
+        self.log_every = max(1, settings.schedule.evaluate_every // 20)
+        self.loss = math.nan
         self._go_on()
         self.seconds_before = self.trainer.progress.seconds if self.resumed else 0.0
 
     def result(self) -> dict[str, Any]:
         words_per_second = self._probe()
         self.watch.say(self._plan(words_per_second))
+        try:
+            self._train()
+        finally:
+            self.trainer.stop_reading()
+        return self._finish()
+
+    def _train(self) -> None:
         with stop_on_interrupt() as stopping:
-            while not self._is_over():
-                self._step()
+            while not (self._is_over() and self._settle()):
+                share = self._step()
                 done = self.trainer.progress.step
                 due = done % self.settings.schedule.evaluate_every == 0
+                if (due or stopping.is_set() or done % self.log_every == 0) and not self._settle():
+                    continue
+                seconds = self._seconds()
+                self.watch.stepped(self.trainer.progress, self.loss, left=max(0.0, seconds / share - seconds))
                 if due:
                     self._evaluate_and_save()
                 if stopping.is_set():
@@ -130,7 +144,6 @@ class _Session:
                         self._save()
                     self.watch.say(f"stopped after step {done:,}; the same command goes on from there")
                     raise KeyboardInterrupt
-        return self._finish()
 
     def _go_on(self) -> None:
         """From the last whole checkpoint, or from the first step, which is a checkpoint too."""
@@ -191,22 +204,28 @@ class _Session:
             return True
         return schedule.minutes is not None and self._share() >= 1
 
-    def _step(self) -> None:
+    def _step(self) -> float:
+        """One step; returns how much of the run is over behind it."""
         share = self._share()
         if self.settings.start.model is not None and not self.trainer.progress.unfrozen:
             self._unfreeze(share)
+        self.trainer.step(share)
+        return share
+
+    def _settle(self) -> bool:
+        """Whether all steps so far went well; if one did not, the run goes back to its last checkpoint."""
         try:
-            loss = self.trainer.step(share)
+            loss = self.trainer.settle()
         except Diverged as error:
             self._roll_back(error)
-            return
-        progress = self.trainer.progress
-        seconds = self._seconds()
-        self.watch.stepped(progress, loss, left=max(0.0, seconds / share - seconds))
-        if progress.step % max(1, self.settings.schedule.evaluate_every // 20) == 0:
-            self._log(
-                {"event": "train", "step": progress.step, "loss": loss, "words": progress.words, "seconds": seconds}
-            )
+            return False
+        if loss is not None:
+            self.loss = loss
+            progress, seconds = self.trainer.progress, self._seconds()
+            if progress.step % self.log_every == 0:
+                event = {"event": "train", "step": progress.step, "loss": loss, "words": progress.words}
+                self._log({**event, "seconds": seconds})
+        return True
 
     def _log(self, event: dict[str, Any]) -> None:
         if rank() == 0:

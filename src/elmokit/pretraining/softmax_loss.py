@@ -16,8 +16,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..kernels.logits import log_totals, shares
+
 PIECE_BYTES = 64 << 20
-"""Logits that exist at a time."""
+"""Logits that exist at a time; a GPU has more memory, and each piece costs it launches."""
 
 
 def full_loss(
@@ -27,7 +29,8 @@ def full_loss(
     targets: Int[Tensor, "token"],
 ) -> Float[Tensor, "token"]:
     """Negative log likelihood of each token, in nats."""
-    return log_sum_exp(hidden, weight, bias) - _logit(hidden, weight, bias, targets)
+    true = (hidden * F.embedding(targets, weight)).sum(dim=1, dtype=bias.dtype) + bias[targets]
+    return log_sum_exp(hidden, weight, bias) - true
 
 
 def sampled_loss(
@@ -39,13 +42,17 @@ def sampled_loss(
     samples: LogUniformSamples,
 ) -> Float[Tensor, "token"]:
     """As TensorFlow: an estimate that is lower than the full loss, with the same minimum."""
-    drawn = samples.words.to(hidden.device)
+    drawn = samples.words.to(hidden.device, non_blocking=True)
     columns = torch.full((len(bias),), -1, device=hidden.device)
     columns[drawn] = torch.arange(len(drawn), device=hidden.device)
-    true = _logit(hidden, weight, bias, targets) - samples.log_expected(targets)
-    others = log_sum_exp(
-        hidden, F.embedding(drawn, weight), bias[drawn] - samples.log_expected(drawn), hits=columns[targets]
+    # One look-up for all: the gradient of each is as large as the vocabulary.
+    words, n_tokens = torch.cat([targets, drawn]), len(targets)
+    rows, biases = (
+        F.embedding(words, weight),
+        F.embedding(words, bias[:, None]).squeeze(1) - samples.log_expected(words),
     )
+    true = (hidden * rows[:n_tokens]).sum(dim=1, dtype=bias.dtype) + biases[:n_tokens]
+    others = log_sum_exp(hidden, rows[n_tokens:], biases[n_tokens:], hits=columns[targets])
     return torch.logaddexp(true, others) - true
 
 
@@ -92,7 +99,7 @@ def log_sum_exp(
 class _LogSumExp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, hits: Any) -> Tensor:
-        pieces = [_logits(hidden, weight, bias, hits, rows).logsumexp(1) for rows in _rows(hidden, weight)]
+        pieces = [log_totals(hidden[rows] @ weight.t(), bias, _of(hits, rows)) for rows in _rows(hidden, weight)]
         result = torch.cat(pieces)
         ctx.save_for_backward(hidden, weight, bias, hits, result)
         return result
@@ -103,28 +110,19 @@ class _LogSumExp(torch.autograd.Function):
         grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight, dtype=bias.dtype)
         grad_bias = torch.zeros_like(bias)
         for rows in _rows(hidden, weight):
-            share = torch.exp(_logits(hidden, weight, bias, hits, rows) - result[rows, None])
-            share *= grad[rows, None]
-            grad_bias += share.sum(0)
+            share = shares(hidden[rows] @ weight.t(), bias, _of(hits, rows), result[rows], grad[rows])
+            grad_bias += share.sum(0, dtype=bias.dtype)
             share = share.to(hidden.dtype)
             grad_hidden[rows] = share @ weight
             grad_weight += share.t() @ hidden[rows]
         return grad_hidden, grad_weight.to(weight.dtype), grad_bias, None
 
 
-def _logits(hidden: Tensor, weight: Tensor, bias: Tensor, hits: Tensor | None, rows: slice) -> Tensor:
-    logits = (hidden[rows] @ weight.t()).to(bias.dtype).add_(bias)
-    if hits is None:
-        return logits
-    column = hits[rows, None]
-    there = column.clamp(min=0)
-    return logits.scatter_(1, there, logits.gather(1, there).masked_fill(column >= 0, -torch.inf))
+def _of(hits: Tensor | None, rows: slice) -> Tensor | None:
+    return None if hits is None else hits[rows]
 
 
 def _rows(hidden: Tensor, weight: Tensor) -> list[slice]:
-    n_rows = max(1, PIECE_BYTES // (4 * len(weight)))
+    n_bytes = PIECE_BYTES * (16 if hidden.device.type == "cuda" else 1)
+    n_rows = max(1, n_bytes // (4 * len(weight)))
     return [slice(first, first + n_rows) for first in range(0, len(hidden), n_rows)]
-
-
-def _logit(hidden: Tensor, weight: Tensor, bias: Tensor, words: Tensor) -> Tensor:
-    return (hidden * F.embedding(words, weight)).sum(dim=1, dtype=bias.dtype) + bias[words]

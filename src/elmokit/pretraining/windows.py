@@ -31,7 +31,7 @@ def run_stacks(
     ends = []
     for i, layers in enumerate(zip(*(stack.layers for stack in stacks), strict=True)):
         x = F.dropout(x, dropout) if dropout else x
-        output, end = run_layers(layers, x, (state.cell[:, i], state.hidden[:, i]), begins)  # type: ignore[arg-type]
+        output, end = run_layers(layers, x, (state.cell[:, i], state.hidden[:, i]), begins)
         x = output + x if i > 0 and stacks[0].skip else output
         ends.append(end)
     cells, hiddens = zip(*ends, strict=True)
@@ -45,12 +45,13 @@ def run_layers(
     device, config = x.device.type, layers[0].config
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else layers[0].weight_hh.dtype
     weight_ih, weight_hh = (torch.stack([getattr(layer, name).to(dtype) for layer in layers]) for name in _BOTH)
-    weight_hr = torch.stack([layer.weight_hr.to(dtype) for layer in layers]) if config.projection else None  # type: ignore[union-attr]
+    projections = [layer.weight_hr.to(dtype) for layer in layers if layer.weight_hr is not None]
     bias = torch.stack([layer.whole_bias() for layer in layers])
     with torch.autocast(device, enabled=False):
         gates = torch.bmm(x.to(dtype).flatten(1, 2), weight_ih.mT).view(*x.shape[:3], -1)
         clips = Clips(config.cell_clip, config.proj_clip)
-        return training_steps(gates, bias, (weight_hh, weight_hr), state, clips, begins)
+        weights = weight_hh, torch.stack(projections) if projections else None
+        return training_steps(gates, bias, weights, state, clips, begins)
 
 
 _BOTH = ("weight_ih", "weight_hh")

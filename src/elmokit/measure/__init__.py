@@ -1,0 +1,1 @@
+"""What this machine does with a model: words a second, against AllenNLP and against the machine's own ceiling."""
