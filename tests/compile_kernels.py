@@ -1,5 +1,7 @@
 """Compiles every Triton kernel for two generations of GPUs, and prints what it takes: no GPU is needed for that.
 
+    python compile_kernels.py bf16 fp32
+
 Run by `tests/unit/test_kernels_compile.py`, in a process of its own: Triton's interpreter must be off in it.
 """
 
@@ -70,7 +72,7 @@ def precision(dtype: str) -> str:
 
 
 if __name__ == "__main__":
-    for dtype in ("bf16", "fp32"):
+    for dtype in sys.argv[1:]:
         for generation in SHARED:
             for some in (recurrences, characters):
                 for facts in some(dtype, generation):

@@ -1,4 +1,4 @@
-"""What every suite shares. Shapes in the model's signatures are checked in tests, and free in production."""
+"""What every suite shares. The signatures of the model and the engine are checked in tests, and free in production."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 from jaxtyping import install_import_hook
 
-install_import_hook("elmokit.model", "beartype.beartype")
+install_import_hook(
+    ["elmokit.model", "elmokit.kernels.engine", "elmokit.kernels.packing", "elmokit.kernels.word_table"],
+    "beartype.beartype",
+)
 
 import pytest  # noqa: E402
 import torch  # noqa: E402

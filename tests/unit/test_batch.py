@@ -127,7 +127,6 @@ def test_a_state_that_is_cut_is_whole_again_side_by_side(n_rows: int) -> None:
 
 
 def test_first_rows_that_ran_stand_before_those_that_did_not() -> None:
-    """As a carried text ends: its last batch may have fewer sentences than there are rows."""
     state, end = a_state(3), a_state(1)
     found = end.beside(state.behind(1))
     assert torch.equal(found.cell[:, :, :1], end.cell) and torch.equal(found.cell[:, :, 1:], state.cell[:, :, 1:])

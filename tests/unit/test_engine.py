@@ -258,6 +258,17 @@ def test_it_is_kept_until_a_weight_changes() -> None:
         assert kept.get(bilm, lambda: Engine(bilm)) is not engine, name
 
 
+def test_a_weight_in_the_place_of_a_freed_one_is_another() -> None:
+    """A second new weight often lies where the first lay, at the same address and as new."""
+    bilm = bilm_of(PUBLISHED)
+    layer = bilm.forward_lstm.layers[0]
+    kept = Kept[float]()
+    for i in range(10):
+        for value in (0.0, float(i)):
+            layer.bias = torch.nn.Parameter(torch.full((48,), value, dtype=torch.float64))
+        assert kept.get(bilm, lambda: layer.bias[0].item()) == i
+
+
 def test_one_that_could_not_be_made_is_made_when_it_can_be() -> None:
     bilm = bilm_of(PUBLISHED)
     kept, bias = Kept[Engine](), bilm.token_layer.projection.bias

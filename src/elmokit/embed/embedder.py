@@ -192,7 +192,7 @@ class Embedder:
         vectors: deque[Vectors] = deque()
         for batch in windows(_sentences(_kept(read, waiting)), lambda sentence: 1, self.batch_size):
             found, end = self._run(batch, state.rows(len(batch)))
-            state = end.beside(state.behind(len(batch)))
+            state = end  # only the last batch has fewer rows
             vectors += found
             while waiting and len(waiting[0].lengths) <= len(vectors):
                 yield self._together(waiting.popleft(), vectors)

@@ -108,7 +108,7 @@ class Engine:
         *,
         n_layers: int | None = None,
         device: torch.device | None = None,
-    ) -> tuple[Float[Tensor, "layer place dim"], State]:
+    ) -> tuple[Float[Tensor, "layer place vector"], State]:
         """The first `n_layers`, the token layer among them, on `device`, and where the rows now stand.
 
         `state` is (direction, layer, row, ...) cells and hidden states; those of layers that are not run stay.
@@ -117,7 +117,8 @@ class Engine:
         check_rows(state[0], (n_directions, self.bilm.config.lstm.n_layers, len(rows.index)))
         device = vectors.device if device is None else device
         n_layers = self.bilm.config.n_layers if n_layers is None else n_layers
-        # A last row takes what nobody wants, so that a piece is written by one instruction.
+        # Row (layer * n_places + place), then direction: both halves of `dim` lie side by side. A last row takes what
+        # nobody wants, so that a piece is written by one instruction.
         result = torch.zeros(n_layers * rows.n_places + 1, n_directions, dim, dtype=vectors.dtype, device=device)
         wanted = rows.places >= 0
         words = torch.from_numpy(rows.index[wanted])
@@ -132,7 +133,11 @@ class Engine:
 
 
 class _Run:
-    """One batch's way through the LSTMs."""
+    """One batch's way through the LSTMs.
+
+    The caller's rows are put in the packing's order, longest first, on the way in and back on the way out. In between
+    nothing moves: a piece of steps has the same rows in the same order, so a piece goes on where the last one ended.
+    """
 
     def __init__(self, engine: Engine, vectors: Tensor, rows: Rows, packing: Packing, *, n_lstm: int) -> None:
         self.layers, self.config = engine.layers[:n_lstm], engine.bilm.config

@@ -65,7 +65,8 @@ class PackedLayer:
         self.cell_dtype = torch.promote_types(dtype, torch.float32)
         self.max_packed = max(1, GATES_BYTES // (len(layers) * len(weight) * dtype.itemsize))
         self.fused = fused.can_run(weight.device, n_cells=config.dim, dim=weight.shape[1], dtype=dtype)
-        self.weight_ih, self.weight_hh = ([getattr(x, name).to(dtype) for x in layers] for name in _BOTH)
+        self.weight_ih = [x.weight_ih.to(dtype) for x in layers]
+        self.weight_hh = [x.weight_hh.to(dtype) for x in layers]
         self.weight_hr = [x.weight_hr.to(dtype) for x in layers if x.weight_hr is not None]
         self.bias = [x.whole_bias().to(self.cell_dtype) for x in layers]
         if self.fused:
@@ -96,9 +97,6 @@ class PackedLayer:
             for d in range(len(x))
         ]
         return _stacked(runs)
-
-
-_BOTH = ("weight_ih", "weight_hh")
 
 
 def _stacked(runs: list[tuple[Tensor, State]]) -> tuple[Tensor, State]:

@@ -59,9 +59,12 @@ class WordTable:
         if N_MARKS + len(distinct) > self.capacity:
             row_of = {word: N_MARKS + i for i, word in enumerate(distinct)}
             return self.compute(distinct), _index(sentences, row_of)
-        self.read_again.update(dict.fromkeys(word for word in distinct if word in self.row_of))
+        for word in distinct:
+            if word in self.row_of:
+                self.read_again.pop(word, None)  # the most recent stands last
+                self.read_again[word] = None
         if N_MARKS + len(self.row_of) + len(new) > self.capacity:
-            self._make_room()
+            self._make_room(min(self.capacity // 2, self.capacity - N_MARKS - len(distinct)))
             new = [word for word in distinct if word not in self.row_of]
         if new:
             self._add(new)
@@ -77,8 +80,8 @@ class WordTable:
         self.vectors[first:last] = self.compute(words)[N_MARKS:]
         self.row_of.update((word, first + i) for i, word in enumerate(words))
 
-    def _make_room(self) -> None:
-        kept = list(self.read_again)[-(self.capacity // 2) :]
+    def _make_room(self, n_kept: int) -> None:
+        kept = list(self.read_again)[max(0, len(self.read_again) - n_kept) :]
         rows = [*range(N_MARKS), *(self.row_of[word] for word in kept)]
         # A new tensor: a batch on its way may still read the old one.
         self.vectors = self.vectors[rows]

@@ -121,6 +121,7 @@ class EmbedderSide:
 
     def _forget(self) -> None:
         """A new embedder, whose table of words is empty; its engine is built with its first sentence."""
-        old = self.embedder
-        self.embedder = Embedder(old.bilm, state=old.state, device=str(old.bilm.device), precision=self.precision)
+        bilm, state = self.embedder.bilm, self.embedder.state
+        # The old one is let go of first: two engines at once would count as memory.
+        self.embedder = Embedder(bilm, state=state, device=str(bilm.device), precision=self.precision)
         self.embedder.embed([[_FIRST_WORD]])

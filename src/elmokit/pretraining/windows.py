@@ -44,7 +44,8 @@ def run_layers(
     """One layer of each direction."""
     device, config = x.device.type, layers[0].config
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else layers[0].weight_hh.dtype
-    weight_ih, weight_hh = (torch.stack([getattr(layer, name).to(dtype) for layer in layers]) for name in _BOTH)
+    weight_ih = torch.stack([layer.weight_ih.to(dtype) for layer in layers])
+    weight_hh = torch.stack([layer.weight_hh.to(dtype) for layer in layers])
     projections = [layer.weight_hr.to(dtype) for layer in layers if layer.weight_hr is not None]
     bias = torch.stack([layer.whole_bias() for layer in layers])
     with torch.autocast(device, enabled=False):
@@ -52,6 +53,3 @@ def run_layers(
         clips = Clips(config.cell_clip, config.proj_clip)
         weights = weight_hh, torch.stack(projections) if projections else None
         return training_steps(gates, bias, weights, state, clips, begins)
-
-
-_BOTH = ("weight_ih", "weight_hh")
