@@ -168,17 +168,9 @@ def forward(
         len(steps[0]),
         n_rows,
         n_packed,
-        DIRECTIONS=directions,
-        D=n_cells,
-        P=dim,
-        PROJECTION=weight_hr is not None,
-        CELL_CLIP=clips.cell,
-        PROJ_CLIP=clips.projection,
         TRAINING=training,
-        RESETS=begins is not None,
-        PRECISION=precision(gates),
+        **_constants(gates, cell, start, weight_hr, clips, begins),
         **tiles.as_arguments(),
-        **_together(gates.device),
     )
     return hidden, cells, inner
 
@@ -213,16 +205,8 @@ def backward(
         torch.zeros(1, dtype=torch.int32, device=gates.device),
         n_packed // n_rows,
         n_rows,
-        DIRECTIONS=directions,
-        D=n_cells,
-        P=dim,
-        PROJECTION=weight_hr is not None,
-        CELL_CLIP=clips.cell,
-        PROJ_CLIP=clips.projection,
-        RESETS=begins is not None,
-        PRECISION=precision(gates),
+        **_constants(gates, cells, hidden, weight_hr, clips, begins),
         **tiles.as_arguments(),
-        **_together(gates.device),
     )
     return grad_projected
 
@@ -287,9 +271,21 @@ def _programs(tiles: Tiles, device: torch.device, directions: int, n_rows: int, 
     return (min(n_processors, directions * tiles.n_tiles(n_rows, n_cells, dim)),)
 
 
-def _together(device: torch.device) -> dict[str, Any]:
-    """Programs that wait for each other must all be running."""
-    return {"launch_cooperative_grid": True} if device.type == "cuda" else {}
+def _constants(
+    gates: Tensor, cells: Tensor, hidden: Tensor, weight_hr: Tensor | None, clips: Clips, begins: Tensor | None
+) -> dict[str, Any]:
+    """What both kernels are compiled for; and programs that wait for each other must all be running."""
+    return {
+        "DIRECTIONS": len(gates),
+        "D": cells.shape[2],
+        "P": hidden.shape[2],
+        "PROJECTION": weight_hr is not None,
+        "CELL_CLIP": clips.cell,
+        "PROJ_CLIP": clips.projection,
+        "RESETS": begins is not None,
+        "PRECISION": precision(gates),
+        **({"launch_cooperative_grid": True} if gates.device.type == "cuda" else {}),
+    }
 
 
 def precision(gates: Tensor) -> str:

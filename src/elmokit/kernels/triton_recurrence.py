@@ -203,12 +203,9 @@ def _projection_tile(
     cols = first_col + tl.arange(0, COLS)
     depth = tl.arange(0, DEPTH)
     there = rows < n
-    total = tl.zeros((ROWS, COLS), tl.float32)
     x = inner + rows[:, None] * D + depth[None, :]
     w = weight_hr + cols[None, :] * D + depth[:, None]
-    for k in range(0, D, DEPTH):
-        some = tl.load(x + k, mask=there[:, None], other=0.0, cache_modifier=".cg")
-        total = tl.dot(some, tl.load(w + k), total, input_precision=PRECISION)
+    total = _product(tl.zeros((ROWS, COLS), tl.float32), x, there, w, 1, D, DEPTH, PRECISION)
     if PROJ_CLIP is not None:
         total = tl.minimum(tl.maximum(total, -PROJ_CLIP), PROJ_CLIP)
     place = rows[:, None] * P + cols[None, :]
@@ -341,9 +338,7 @@ def _grad_projected_tile(
             kept = there & (tl.load(begins + rows, mask=there, other=1) == 0)
         x = grad_gates + rows[:, None].to(tl.int64) * 4 * D + depth[None, :]
         w = weight_hh + depth[:, None] * P + cols[None, :]
-        for k in range(0, 4 * D, DEPTH):
-            some = tl.load(x + k, mask=kept[:, None], other=0.0, cache_modifier=".cg")
-            total = tl.dot(some, tl.load(w + k * P), total, input_precision=PRECISION)
+        total = _product(total, x, kept, w, P, 4 * D, DEPTH, PRECISION)
     place = rows[:, None] * P + cols[None, :]
     total += tl.load(grad_outputs + place, mask=there[:, None], other=0.0)
     if PROJ_CLIP is not None:
@@ -379,12 +374,9 @@ def _grad_gates_tile(
     place = rows[:, None] * D + cols[None, :]
     if PROJECTION:
         depth = tl.arange(0, DEPTH)
-        grad_inner = tl.zeros((ROWS, CELLS), tl.float32)
         x = grad_projected + rows[:, None] * P + depth[None, :]
         w = weight_hr + depth[:, None] * D + cols[None, :]
-        for k in range(0, P, DEPTH):
-            some = tl.load(x + k, mask=there, other=0.0, cache_modifier=".cg")
-            grad_inner = tl.dot(some, tl.load(w + k * D), grad_inner, input_precision=PRECISION)
+        grad_inner = _product(tl.zeros((ROWS, CELLS), tl.float32), x, rows < n, w, D, P, DEPTH, PRECISION)
     else:
         grad_inner = tl.load(grad_projected + place, mask=there, other=0.0, cache_modifier=".cg").to(tl.float32)
     kept = there
@@ -408,6 +400,15 @@ def _grad_gates_tile(
     tl.store(own + 2 * D, (grad * i * (1 - g * g)).to(kind), mask=there)
     tl.store(own + 3 * D, (grad_inner * shown * o * (1 - o)).to(kind), mask=there)
     tl.store(grad_cell + place, tl.where(kept, grad * f, 0.0), mask=there)
+
+
+@triton.jit
+def _product(total, x, is_row, w, stride, n, DEPTH: tl.constexpr, PRECISION: tl.constexpr):
+    """Add to `total` the product over `n` columns of `x`, which lie side by side, and rows of `w`, `stride` apart."""
+    for k in range(0, n, DEPTH):
+        some = tl.load(x + k, mask=is_row[:, None], other=0.0, cache_modifier=".cg")
+        total = tl.dot(some, tl.load(w + k * stride), total, input_precision=PRECISION)
+    return total
 
 
 @triton.jit
