@@ -18,7 +18,9 @@ from elmokit.kernels import triton_characters, triton_recurrence
 from elmokit.kernels.fused import Tiles
 
 POINTERS = {"bias", "cells", "grad_cell", "partial", "grad_x"}  # always float32
-OTHER_POINTERS = {"begins": "i8", "counts": "i32", "offsets": "i32", "meetings": "i32", "maxima": "i16"}
+OTHER_POINTERS = {"begins": "i8", "counts": "i32", "offsets": "i32", "meetings": "i32", "maxima": "i16"} | {
+    "n_places": "i32"
+}
 IN_DTYPE = {"gates", "weight_hh", "weight_hr", "hidden", "inner", "grad_outputs", "grad_projected"}
 IN_DTYPE |= {"x", "weight", "grad", "result"}
 SHARED = {80: 101_376, 90: 232_448}  # the least that a card of the generation has
@@ -58,7 +60,7 @@ def recurrences(dtype: str, generation: int):
 
 def characters(dtype: str, generation: int):
     words, filters, warps = (64, 128, 8) if dtype == "bf16" else (32, 64, 4)
-    constants = {"STEP": 16, "WINDOW": 112, "DEPTH": 128, "WORDS": words, "FILTERS": filters}
+    constants = {"STEP": 16, "DEPTH": 128, "WORDS": words, "FILTERS": filters}
     constants["PRECISION"] = precision(dtype)
     options = {"num_warps": warps, "num_stages": 2}
     for kernel in (triton_characters.grad_filters, triton_characters.grad_inputs):

@@ -5,22 +5,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from . import fused
+
+Convolve = Callable[[Tensor, nn.ModuleList], Tensor]
+
+MOST_DEPTH = 128
+"""Numbers of a window that a program holds: seven characters of sixteen, as published, are 112."""
 
 PARTS = 16
 """Programs that share the words of a filter's gradient."""
 
 
-def fastest(device: torch.device, dtype: torch.dtype) -> Callable[..., Tensor] | None:
-    """`convolved`, where the kernel is for this device and type; None is the model's own way."""
-    suits = dtype in (torch.float32, torch.bfloat16) and device.type == "cuda"
-    return convolved if suits and fused.is_there(device) else None
+@dataclass(frozen=True)
+class Filters:
+    """All convolutions as rows of equal length, as the kernels take them."""
+
+    rows: Tensor
+    bias: Tensor
+    n_places: Tensor
+
+    @classmethod
+    def of(cls, convolutions: nn.ModuleList, dtype: torch.dtype, *, n_chars: int) -> Filters:
+        """Differentiable: gradients go back to the convolutions."""
+        found, depth = _list(convolutions), _depth(convolutions)
+        weights = [c.weight.to(dtype).transpose(1, 2).flatten(1) for c in found]
+        places = [torch.full((len(c.weight),), n_chars - c.weight.shape[2] + 1) for c in found]
+        return cls(
+            rows=torch.cat([F.pad(weight, (0, depth - weight.shape[1])) for weight in weights]),
+            bias=torch.cat([c.bias for c in found if c.bias is not None]),
+            n_places=torch.cat(places).to(weights[0].device, torch.int32, non_blocking=True),
+        )
+
+
+def fastest(convolutions: nn.ModuleList | None, device: torch.device, dtype: torch.dtype) -> Convolve | None:
+    """`convolved`, where the kernel is for this device, type and shape; None is the model's own way."""
+    if convolutions is None or device.type != "cuda" or dtype not in (torch.float32, torch.bfloat16):
+        return None
+    return convolved if fused.is_there(device) and _depth(convolutions) <= MOST_DEPTH else None
 
 
 def convolved(embedded: Tensor, convolutions: nn.ModuleList) -> Tensor:
@@ -28,81 +57,73 @@ def convolved(embedded: Tensor, convolutions: nn.ModuleList) -> Tensor:
     device = embedded.device.type
     if torch.is_autocast_enabled(device):
         embedded = embedded.to(torch.get_autocast_dtype(device))
-    weights = [c.weight.to(embedded.dtype) for c in convolutions]
-    bias = torch.cat([c.bias for c in convolutions])  # type: ignore[misc]
-    return _Convolved.apply(embedded, bias, *weights)  # type: ignore[no-untyped-call]
+    return answers(embedded, Filters.of(convolutions, embedded.dtype, n_chars=embedded.shape[1]))
 
 
-class _Convolved(torch.autograd.Function):
+def answers(embedded: Tensor, filters: Filters) -> Tensor:
+    """The same, of filters made before."""
+    x = embedded.contiguous()
+    return _Answers.apply(x, filters.rows, filters.bias, filters.n_places)  # type: ignore[no-untyped-call]
+
+
+class _Answers(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, bias: Tensor, *weights: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, rows: Tensor, bias: Tensor, n_places: Tensor) -> Tensor:
         from .triton_characters import convolve
 
-        n_results, training = len(bias), any(ctx.needs_input_grad)
-        x = x.contiguous()
-        result = x.new_empty(len(x), n_results)
+        training = any(ctx.needs_input_grad)
+        result = x.new_empty(len(x), len(rows))
         maxima = torch.empty(result.shape if training else 1, dtype=torch.int16, device=x.device)
-        ctx.widths = list(_widths(x, weights))
-        for width in ctx.widths if len(x) else ():
-            convolve[width.n_word_tiles, width.n_filter_tiles](
-                x, width.rows, bias[width.first :], result, maxima, *width.sizes, **width.tiles, TRAINING=training
+        n_word_tiles, n_filter_tiles, tiles = _tiles(x, rows)
+        if len(x):
+            convolve[n_word_tiles, n_filter_tiles](
+                x, rows, bias, n_places, result, maxima, *_sizes(x, rows), **tiles, TRAINING=training
             )
-        ctx.save_for_backward(x, maxima)
+        ctx.save_for_backward(x, rows, maxima)
         return result
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         from .triton_characters import grad_filters, grad_inputs
 
-        x, maxima = ctx.saved_tensors
-        grad = grad.contiguous()
+        x, rows, maxima = ctx.saved_tensors
+        grad, sizes = grad.contiguous(), _sizes(x, rows)
+        n_word_tiles, n_filter_tiles, tiles = _tiles(x, rows)
+        n_parts = max(1, min(PARTS, n_word_tiles))
+        partial = torch.empty(n_parts, *rows.shape, dtype=torch.float32, device=x.device)
+        grad_filters[n_filter_tiles, n_parts](x, grad, maxima, partial, *sizes, **tiles)
         grad_x = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
-        grad_weights = []
-        for width in ctx.widths:
-            n_parts = max(1, min(PARTS, width.n_word_tiles))
-            partial = torch.empty(n_parts, *width.rows.shape, dtype=torch.float32, device=x.device)
-            grad_filters[width.n_filter_tiles, n_parts](x, grad, maxima, partial, *width.sizes, **width.tiles)
-            grad_weights.append(width.as_convolution(partial.sum(0)))
-            if len(x):
-                grad_inputs[(width.n_word_tiles,)](width.rows, grad, maxima, grad_x, *width.sizes, **width.tiles)
-        return grad_x.to(x.dtype), grad.sum(0, dtype=torch.float32), *grad_weights
+        if len(x):
+            grad_inputs[(n_word_tiles,)](rows, grad, maxima, grad_x, *sizes, **tiles)
+        return grad_x.to(x.dtype), partial.sum(0).to(rows.dtype), grad.sum(0, dtype=torch.float32), None
 
 
-class _Width:
-    """One convolution as the kernels take it."""
-
-    def __init__(self, x: Tensor, weight: Tensor, first: int, n_results: int) -> None:
-        n_words, n_chars, dim = x.shape
-        self.n_filters, _, self.width = weight.shape
-        self.first, self.dim, self.dtype = first, dim, weight.dtype
-        window = self.width * dim
-        depth = 16
-        while depth < window:
-            depth *= 2
-        self.rows = weight.new_zeros(self.n_filters, depth)
-        self.rows[:, :window] = weight.transpose(1, 2).flatten(1)
-        self.sizes = n_words, n_chars * dim, n_chars - self.width + 1, self.n_filters, first, n_results
-        # What fits the registers and, with two stages, the 99 kB of shared memory that every card since Ampere has.
-        words, filters, warps = (64, 128, 8) if x.element_size() == 2 else (32, 64, 4)
-        self.n_word_tiles, self.n_filter_tiles = -(-n_words // words), -(-self.n_filters // filters)
-        self.tiles = {
-            "STEP": dim,
-            "WINDOW": window,
-            "DEPTH": depth,
-            "WORDS": words,
-            "FILTERS": filters,
-            "PRECISION": fused.precision(x),
-            "num_warps": warps,
-            "num_stages": 2,
-        }
-
-    def as_convolution(self, rows: Tensor) -> Tensor:
-        window = rows[:, : self.width * self.dim]
-        return window.view(self.n_filters, self.width, self.dim).transpose(1, 2).to(self.dtype)
+def _depth(convolutions: nn.ModuleList) -> int:
+    """A power of two that holds the widest window."""
+    window = max(c.weight.shape[1] * c.weight.shape[2] for c in _list(convolutions))
+    return max(16, 1 << (window - 1).bit_length())
 
 
-def _widths(x: Tensor, weights: Sequence[Tensor]) -> Any:
-    first, n_results = 0, sum(map(len, weights))
-    for weight in weights:
-        yield _Width(x, weight, first, n_results)
-        first += len(weight)
+def _list(convolutions: nn.ModuleList) -> list[nn.Conv1d]:
+    return [c for c in convolutions if isinstance(c, nn.Conv1d)]
+
+
+def _sizes(x: Tensor, rows: Tensor) -> tuple[int, int, int, int]:
+    """Words, the length of a word's row, its characters (no filter has more places), and filters."""
+    n_words, n_chars, dim = x.shape
+    return n_words, n_chars * dim, n_chars, len(rows)
+
+
+def _tiles(x: Tensor, rows: Tensor) -> tuple[int, int, dict[str, Any]]:
+    """How many tiles of words and of filters, and what fits the registers and 99 kB of shared memory."""
+    words, filters, warps = (64, 128, 8) if x.element_size() == 2 else (32, 64, 4)
+    tiles = {
+        "STEP": x.shape[2],
+        "DEPTH": rows.shape[1],
+        "WORDS": words,
+        "FILTERS": filters,
+        "PRECISION": fused.precision(x),
+        "num_warps": warps,
+        "num_stages": 2,
+    }
+    return -(-len(x) // words), -(-len(rows) // filters), tiles

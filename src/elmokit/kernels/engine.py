@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int, Int64
 from numpy import ndarray
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..errors import DataError, WeightsError
-from .characters import fastest
+from .characters import Convolve, Filters, answers, fastest
 from .packing import Packing
 from .recurrence import PackedLayer, State
 
@@ -77,16 +77,27 @@ class Engine:
         stacks = [getattr(bilm, f"{direction}_lstm").layers for direction in bilm.config.directions]
         # What is kept must not know the caller's inference mode.
         with torch.inference_mode(False), torch.no_grad():
-            self.token_layer = bilm.token_layer if self.dtype == own else _copied(bilm.token_layer, self.dtype)
+            is_own = self.dtype == own
+            self.token_layer = bilm.token_layer if is_own else copy.deepcopy(bilm.token_layer).to(self.dtype)
+            self.convolve = self._convolve()
             self.layers = [PackedLayer(layers, self.dtype) for layers in zip(*stacks, strict=True)]
+
+    def _convolve(self) -> Convolve | None:
+        """The kernel with this model's filters made ready once, or None for the model's own way."""
+        characters = self.token_layer.characters
+        if characters is None or fastest(characters.convolutions, self.bilm.device, self.dtype) is None:
+            return None
+        assert self.bilm.config.characters is not None
+        n_chars = self.bilm.config.characters.max_characters_per_token
+        filters = Filters.of(characters.convolutions, self.dtype, n_chars=n_chars)
+        return lambda embedded, _: answers(embedded, filters)
 
     @torch.no_grad()
     def token_vectors(self, batch: CharacterBatch) -> Float[Tensor, "distinct dim"]:
         """Of a batch's distinct words; that of padding is zero."""
         device = self.bilm.device
-        convolve = fastest(device, self.dtype)
         with torch.autocast(device.type, enabled=False), torch.backends.cudnn.flags(allow_tf32=False):
-            vectors = torch.cat([self.token_layer(some.to(device), convolve) for some in _pieces(batch)])
+            vectors = torch.cat([self.token_layer(some.to(device), self.convolve) for some in _pieces(batch)])
         vectors[0] = 0
         return vectors
 
@@ -209,7 +220,3 @@ def refuse_what_is_not_finite(bilm: BiLM) -> None:
     raise WeightsError(
         f"weights that are not finite numbers: {found}", hint="the file is damaged, or its training went astray"
     )
-
-
-def _copied(module: nn.Module, dtype: torch.dtype) -> nn.Module:
-    return copy.deepcopy(module).to(dtype)

@@ -70,8 +70,10 @@ class Objective(nn.Module):
         """`seed` decides dropout and, unless they were drawn before, samples: a step can be run again to the bit."""
         samples = samples or self.samples(seed)
         torch.manual_seed(_one_number(seed))
-        device = self.bilm.device
-        vectors = self.bilm.token_layer(batch.table, fastest(device, autocast_dtype(device) or torch.float32))
+        token_layer, device = self.bilm.token_layer, self.bilm.device
+        convolutions = None if token_layer.characters is None else token_layer.characters.convolutions
+        dtype = autocast_dtype(device) or torch.float32
+        vectors = token_layer(batch.table, fastest(convolutions, device, dtype))
         x = torch.stack([F.embedding(stream.index.t(), vectors) for stream in batch.streams])
         begins = torch.stack([stream.begins.t() for stream in batch.streams])
         top, end = run_stacks(
