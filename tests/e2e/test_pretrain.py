@@ -270,6 +270,32 @@ def test_a_loss_that_is_not_a_number_rolls_back_at_half_the_rate(text, tmp_path,
     assert math.isfinite(result["perplexity"]) and result["step"] == 12
 
 
+@pytest.mark.parametrize("ruin", [lambda w: w * 1e20, lambda w: w * math.inf], ids=["huge", "not a number"])
+def test_an_update_that_ruins_the_model_before_it_is_evaluated_is_never_saved(text, tmp_path, monkeypatch, ruin):
+    """A step's loss tells of the weights before it: the ruined ones became the checkpoint that all went back to."""
+    real, ruined = Trainer.step, []
+
+    def step(self, share):
+        real(self, share)
+        if self.progress.step == 8 and not ruined:
+            ruined.append(True)
+            with torch.no_grad():
+                for weight in self.objective.parameters():
+                    weight.copy_(ruin(weight))
+
+    monkeypatch.setattr(Trainer, "step", step)
+    listener = Listener()
+    result = pretrain(tiny_settings(text), tmp_path / "run", watch=listener)
+    assert any("back to step 4 at half the rate" in said for said in listener.said)
+    assert math.isfinite(result["perplexity"]) and result["step"] == 12
+    steps = [
+        e["step"]
+        for e in map(json.loads, (tmp_path / "run/metrics.jsonl").read_text().splitlines())
+        if e["event"] == "train"
+    ]
+    assert steps == list(range(1, 13))
+
+
 def test_a_run_that_diverges_again_and_again_gives_up_with_a_hint(text, tmp_path, monkeypatch):
     def settle(self):
         raise Diverged("the loss is nan")

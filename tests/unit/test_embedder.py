@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 import random
+import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -612,3 +616,31 @@ def test_autocast_around_it_changes_nothing(embedder: Embedder) -> None:
 def test_a_device_that_computes_nothing_is_refused(device: str) -> None:
     with pytest.raises(SettingsError, match=f"device '{device}' cannot be used"):
         tiny(device=device)
+
+
+def test_threads_may_share_one() -> None:
+    """Two threads took the same row of the table for different words, and every later call failed."""
+    words = [f"w{i}" for i in range(400)]
+    sentences = [[words[(7 * i + j) % 400] for j in range(5)] for i in range(200)]
+    expected = tiny().embed(sentences)
+    shared, interval = tiny(), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda i: shared.embed(sentences[i : i + 4]), range(0, 200, 4)))
+    finally:
+        sys.setswitchinterval(interval)
+    for one, right in zip([vectors for some in found for vectors in some], expected, strict=True):
+        np.testing.assert_allclose(one.layers, right.layers, rtol=0, atol=1e-5)
+
+
+def test_one_that_is_dropped_frees_its_memory_at_once() -> None:
+    embedder = tiny()
+    embedder.embed([["a"]])
+    dropped = weakref.ref(embedder)
+    gc.disable()
+    try:
+        del embedder
+        assert dropped() is None
+    finally:
+        gc.enable()

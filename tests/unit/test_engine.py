@@ -312,3 +312,25 @@ def test_numbers_that_only_half_the_bits_cannot_hold_are_fine() -> None:
     with torch.no_grad():
         bilm.token_layer.projection.bias[0] = torch.finfo(torch.float32).max
     Engine(bilm)
+
+
+def test_a_fused_optimizer_changes_weights_too() -> None:
+    """PyTorch does not count what a fused optimizer changes: vectors stayed those of the old weights."""
+    module, kept = torch.nn.Linear(2, 2), Kept[object]()
+    first = kept.get(module, object)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=0.5, fused=True)
+    for weight in module.parameters():
+        weight.grad = torch.ones_like(weight)
+    optimizer.step()
+    assert kept.get(module, object) is not first
+
+
+def test_one_of_each_kind_is_kept_until_a_weight_changes() -> None:
+    """Autocast on and off in turn made a new engine at every call."""
+    module, kept = torch.nn.Linear(2, 2), Kept[object]()
+    made = {kind: kept.get(module, object, kind=kind) for kind in (None, torch.bfloat16)}
+    assert made[None] is not made[torch.bfloat16]
+    assert all(kept.get(module, object, kind=kind) is thing for kind, thing in made.items())
+    with torch.no_grad():
+        module.weight.add_(1)
+    assert all(kept.get(module, object, kind=kind) is not thing for kind, thing in made.items())

@@ -11,6 +11,7 @@ import torch
 import elmokit
 from elmokit import BiLM, BiLMConfig, DataError, Embedder
 from elmokit.embed.language_model import log_probs, perplexity
+from elmokit.kernels.engine import Engine
 from elmokit.model.config import SoftmaxConfig
 from elmokit.text.config import TextConfig
 from elmokit.text.vocabulary import Vocabulary
@@ -40,7 +41,7 @@ def bilm() -> BiLM:
 def test_log_probs_are_those_of_softmax_over_the_right_states(bilm, start):
     """Forward i from the state that has read all before it, backward i from the one that has read all behind it."""
     weight, bias = bilm.softmax_weights()
-    for i, found in log_probs(bilm, SENTENCES, start=start):
+    for i, found in log_probs(Engine(bilm), SENTENCES, start=start):
         sentence = SENTENCES[i]
         batch = bilm.encode([["<S>", *sentence, "</S>"]])
         top = bilm(batch, bilm.start(start, 1), marks="none").layers[-1, 0]
@@ -60,7 +61,7 @@ def test_the_oracle_agrees():
 
 
 def test_perplexity_counts_a_sentences_end_and_spells_unknown_words(bilm):
-    found = perplexity(bilm, SENTENCES, start="zero")
+    found = perplexity(Engine(bilm), SENTENCES, start="zero")
     assert found.tokens == sum(len(sentence) + 1 for sentence in SENTENCES)
     assert found.oov_share == 2 / 9
     assert found.perplexity == pytest.approx(math.sqrt(found.forward * found.backward))
@@ -70,7 +71,7 @@ def test_perplexity_counts_a_sentences_end_and_spells_unknown_words(bilm):
 
 
 def test_an_untrained_model_is_about_as_good_as_chance(bilm):
-    assert perplexity(bilm, SENTENCES, start="zero").perplexity == pytest.approx(len(WORDS), rel=0.3)
+    assert perplexity(Engine(bilm), SENTENCES, start="zero").perplexity == pytest.approx(len(WORDS), rel=0.3)
 
 
 def test_scores_are_in_input_order_and_leave_the_ends_apart(bilm):
@@ -91,7 +92,7 @@ def test_substitutes_look_at_both_sides_and_not_at_the_token_itself(bilm):
     assert found == embedder.substitutes(["the", "zebra", "."], 1, n=10)
     assert {word for word, _ in found} == {"the", "cat", "sees", "."}
     assert sum(p for _, p in found) == pytest.approx(1.0)
-    forward = dict(log_probs(bilm, [["the", word, "."] for word in ("cat", "sees")], start="settled"))
+    forward = dict(log_probs(Engine(bilm), [["the", word, "."] for word in ("cat", "sees")], start="settled"))
     backward = {i: float(p.backward[2]) for i, p in forward.items()}
     ratio = math.exp(float(forward[0].forward[1] - forward[1].forward[1]) + backward[0] - backward[1])
     assert dict(found)["cat"] / dict(found)["sees"] == pytest.approx(ratio)
@@ -109,4 +110,4 @@ def test_a_model_without_a_softmax_says_so():
 
 def test_an_empty_text_has_no_perplexity(bilm):
     with pytest.raises(DataError, match="empty"):
-        perplexity(bilm, [], start="zero")
+        perplexity(Engine(bilm), [], start="zero")

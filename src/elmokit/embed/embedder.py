@@ -82,7 +82,7 @@ class Embedder:
     and AllenNLP: `batch_size` consecutive sentences at a time, each row going on where its last sentence ended, from
     zero at each call. The default suits how the model was trained. With `zero` and `settled` a sentence's vectors
     depend on nothing but the sentence. `batch_tokens` bounds the memory of one step. The text settings replace those
-    that the model was trained with. `precision` is what is computed in. `n_layers` layers are computed, from the token
+    that the model was trained with. Threads may share one. `precision` is what is computed in. `n_layers` layers are computed, from the token
     layer up: those above are not run.
     """
 
@@ -122,8 +122,8 @@ class Embedder:
         self.n_layers = bilm.config.n_layers if n_layers is None else n_layers
         check(
             (
-                0 < self.n_layers <= bilm.config.n_layers,
-                f"n_layers is 1 to {bilm.config.n_layers} of this model, found {n_layers}",
+                type(self.n_layers) is int and 0 < self.n_layers <= bilm.config.n_layers,
+                f"n_layers is 1 to {bilm.config.n_layers} of this model, found {n_layers!r}",
             )
         )
         self._engine = Kept[tuple[Engine, WordTable]]()
@@ -147,22 +147,17 @@ class Embedder:
 
     def score(self, sentences: Iterable[Sentence]) -> Iterator[TokenScores]:
         """How likely the language model finds each token, in each direction; lazily, one result for each sentence."""
-        bilm, start = self.language_model(), self._start()
+        engine, start = self.language_engine(), self._start()
         read = _sentences(items(sentences, self.text, self.tokenizer))
         for window in windows(read, lambda sentence: len(sentence) + 2, self._size):
-            found = dict(log_probs(bilm, window, start=start, batch_tokens=self.batch_tokens, dtype=self.engine_dtype))
+            found = dict(log_probs(engine, window, start=start, batch_tokens=self.batch_tokens))
             yield from (TokenScores.of(sentence, found[i]) for i, sentence in enumerate(window))
 
     def perplexity(self, sentences: Iterable[Sentence]) -> Perplexity:
         """How well the language model predicts a text: exact, over its whole vocabulary."""
         read = items(sentences, self.text, self.tokenizer)
-        return perplexity(
-            self.language_model(),
-            _sentences(read),
-            start=self._start(),
-            batch_tokens=self.batch_tokens,
-            dtype=self.engine_dtype,
-        )
+        engine, start = self.language_engine(), self._start()
+        return perplexity(engine, _sentences(read), start=start, batch_tokens=self.batch_tokens)
 
     def substitutes(self, sentence: Sentence, position: int, *, n: int = 10) -> list[tuple[str, float]]:
         """The `n` likeliest words in place of token `position`, and their probabilities."""
@@ -176,6 +171,10 @@ class Embedder:
             self.bilm = load_bilm(self.source, softmax=True).to(device=weight.device, dtype=weight.dtype)
         vocabulary_of(self.bilm)
         return self.bilm
+
+    def language_engine(self) -> Engine:
+        """The same, made ready to run."""
+        return self._engine.get(self.language_model(), self._make_engine)[0]
 
     def _start(self) -> Start:
         if self.state == "carry":
@@ -238,13 +237,15 @@ class Embedder:
             layers, end = engine.run(vectors, Rows.flat(index), start, n_layers=self.n_layers, device=device)
         # NumPy has no bfloat16.
         found = layers.to(next(self.bilm.parameters()).dtype).cpu().numpy()
+        if len(sentences) == 1:
+            return [found], BiLMState(*end)
         ends = np.cumsum([len(sentence) for sentence in sentences])
         return [part.copy() for part in np.split(found, ends[:-1], axis=1)], BiLMState(*end)
 
     def _make_engine(self) -> tuple[Engine, WordTable]:
-        engine = Engine(self.bilm, dtype=self.engine_dtype)
-        table = WordTable(lambda words: engine.token_vectors(self.bilm.encode([words])), self.word_stats)
-        return engine, table
+        bilm, engine = self.bilm, Engine(self.bilm, dtype=self.engine_dtype)
+        # Without a reference to this embedder, which would be a circle: what is dropped frees its memory at once.
+        return engine, WordTable(lambda words: engine.token_vectors(bilm.encode([words])), self.word_stats)
 
     def _together(self, item: Item, vectors: deque[Vectors]) -> SentenceVectors:
         """An input's sentences, the next of `vectors`, side by side again."""

@@ -76,21 +76,17 @@ class TokenScores:
 
 
 def log_probs(
-    bilm: BiLM,
-    sentences: Sequence[Sequence[str]],
-    *,
-    start: Start,
-    batch_tokens: int = 4096,
-    dtype: torch.dtype | None = None,
+    engine: Engine, sentences: Sequence[Sequence[str]], *, start: Start, batch_tokens: int = 4096
 ) -> Iterator[tuple[int, TokenLogProbs]]:
     """(position, log probabilities) of each sentence, in the order of the batches.
 
-    The LSTMs are run in `dtype`, the probabilities are worked out in the weights' own.
+    The engine's precision is that of the LSTMs; probabilities are worked out in the weights' own.
     """
-    engine, vocabulary = Engine(bilm, dtype=dtype), vocabulary_of(bilm)
+    bilm, vocabulary = engine.bilm, vocabulary_of(engine.bilm)
     for batch in buckets([len(sentence) + 2 for sentence in sentences], batch_tokens):
         chosen = [sentences[i] for i in batch]
-        found = _run(engine, vocabulary, chosen, bilm.start(start, len(chosen)))
+        with torch.autocast(bilm.device.type, enabled=False):
+            found = _run(engine, vocabulary, chosen, bilm.start(start, len(chosen)))
         yield from zip(batch, found, strict=True)
 
 
@@ -223,26 +219,25 @@ class PerplexityCounter:
         mean = sum(nats.values()) / len(nats)
         bits = mean * self.n_predicted / math.log(2) + 8 * self.n_spelled
         return Perplexity(
-            forward=math.exp(nats["forward"]) if "forward" in nats else None,
-            backward=math.exp(nats["backward"]) if "backward" in nats else None,
-            perplexity=math.exp(mean),
+            forward=_exp(nats["forward"]) if "forward" in nats else None,
+            backward=_exp(nats["backward"]) if "backward" in nats else None,
+            perplexity=_exp(mean),
             tokens=self.n_predicted,
             oov_share=self.n_unknown / max(1, self.n_tokens),
             bits_per_character=bits / self.n_characters,
         )
 
 
+def _exp(nats: float) -> float:
+    return math.exp(nats) if nats < 700 else math.inf
+
+
 def perplexity(
-    bilm: BiLM,
-    sentences: Iterable[Sequence[str]],
-    *,
-    start: Start,
-    batch_tokens: int = 4096,
-    dtype: torch.dtype | None = None,
+    engine: Engine, sentences: Iterable[Sequence[str]], *, start: Start, batch_tokens: int = 4096
 ) -> Perplexity:
     """Of a whole text, in one pass and bounded memory."""
-    counter = PerplexityCounter(vocabulary_of(bilm))
+    counter = PerplexityCounter(vocabulary_of(engine.bilm))
     for window in windows(sentences, lambda sentence: len(sentence) + 2, 8 * batch_tokens):
-        for i, found in log_probs(bilm, window, start=start, batch_tokens=batch_tokens, dtype=dtype):
+        for i, found in log_probs(engine, window, start=start, batch_tokens=batch_tokens):
             counter.add(window[i], found)
     return counter.result()

@@ -125,7 +125,7 @@ class Engine:
         `state` is (direction, layer, row, ...) cells and hidden states; those of layers that are not run stay.
         """
         n_directions, dim = len(self.bilm.config.directions), vectors.shape[1]
-        check_rows(state[0], (n_directions, self.bilm.config.lstm.n_layers, len(rows.index)))
+        check_state(state, self.bilm, n_directions=n_directions, n_rows=len(rows.index))
         device = vectors.device if device is None else device
         n_layers = self.bilm.config.n_layers if n_layers is None else n_layers
         # Row (layer * n_places + place), then direction: both halves of `dim` lie side by side. A last row takes what
@@ -190,10 +190,16 @@ class _Run:
             yield torch.from_numpy(np.stack(words)), torch.from_numpy(np.stack(places, axis=1).ravel()), part
 
 
-def check_rows(cell: Tensor, expected: tuple[int, int, int]) -> None:
+def check_state(state: State, bilm: BiLM, *, n_directions: int, n_rows: int) -> None:
     """A state is of a model's directions and layers, and of a batch's rows."""
-    if (found := tuple(cell.shape[:3])) != expected:
-        raise DataError(f"a state of {found} was given, expected (direction, layer, row) {expected}")
+    config = bilm.config
+    rows = n_directions, config.lstm.n_layers, n_rows
+    for name, part, size in (("cells", state[0], config.lstm.dim), ("hidden states", state[1], config.token_dim)):
+        if tuple(part.shape) != (*rows, size):
+            raise DataError(
+                f"a state with {name} of {tuple(part.shape)} was given, expected (direction, layer, row, number) "
+                f"{(*rows, size)}"
+            )
 
 
 def autocast_dtype(device: torch.device) -> torch.dtype | None:
@@ -213,9 +219,10 @@ def _pieces(batch: CharacterBatch) -> Iterator[CharacterBatch]:
 
 def refuse_what_is_not_finite(bilm: BiLM) -> None:
     """A weight that is not a number makes every vector one; this says which."""
-    if all(bool(ok) for ok in [torch.isfinite(weight).all() for weight in bilm.parameters()]):
+    weights = {name: weight for name, weight in bilm.named_parameters() if not name.startswith("softmax.")}
+    if all(bool(ok) for ok in [torch.isfinite(weight).all() for weight in weights.values()]):
         return
-    bad = {name: int((~torch.isfinite(weight)).sum()) for name, weight in bilm.named_parameters()}
+    bad = {name: int((~torch.isfinite(weight)).sum()) for name, weight in weights.items()}
     found = ", ".join(f"{name} has {n:,}" for name, n in bad.items() if n)
     raise WeightsError(
         f"weights that are not finite numbers: {found}", hint="the file is damaged, or its training went astray"

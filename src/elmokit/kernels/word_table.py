@@ -6,6 +6,7 @@ than once stay, the most recent of them and up to half the table, and the others
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -41,6 +42,7 @@ class WordTable:
     ) -> None:
         self.compute = compute
         self.stats = stats
+        self._lock = threading.Lock()
         first = compute([])
         self.capacity = max(N_MARKS, max_bytes // first[0].nbytes)
         # Grown as it fills: few texts need all of it.
@@ -51,7 +53,16 @@ class WordTable:
     def read(
         self, sentences: Sequence[Sequence[str]]
     ) -> tuple[Float[Tensor, "row dim"], Int64[ndarray, "sentence step"]]:
-        """Vectors, and rows of them for each sentence between its marks; 0 behind its end, and for an empty one."""
+        """Vectors, and rows of them for each sentence between its marks; 0 behind its end, and for an empty one.
+
+        Rows that were given out are never written again, so threads may share a table.
+        """
+        with self._lock:
+            return self._read(sentences)
+
+    def _read(
+        self, sentences: Sequence[Sequence[str]]
+    ) -> tuple[Float[Tensor, "row dim"], Int64[ndarray, "sentence step"]]:
         distinct = list(dict.fromkeys(chain.from_iterable(sentences)))
         new = [word for word in distinct if word not in self.row_of]
         self.stats.asked += len(distinct)

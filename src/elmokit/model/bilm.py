@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..errors import DataError
-from ..kernels.engine import check_rows
+from ..kernels.engine import check_state
 from ..kernels.kept import Kept
 from ..kernels.outside_graphs import outside_graphs
 from ..settings import check
@@ -79,7 +79,7 @@ class BiLM(nn.Module):
         mask = index != 0
         x = self.token_layer(batch)[index] * mask.unsqueeze(2)
         state = self._zero_state(len(index), directions) if state is None else state
-        check_rows(state.cell, (len(directions), self.config.lstm.n_layers, len(index)))
+        check_state((state.cell, state.hidden), self, n_directions=len(directions), n_rows=len(index))
         outputs, states = [], []
         for i, direction in enumerate(directions):
             stack, backward = getattr(self, f"{direction}_lstm"), direction == "backward"

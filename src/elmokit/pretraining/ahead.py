@@ -32,6 +32,8 @@ def ahead(items: Iterable[T], n: int) -> Generator[T]:
             raise item.error
     finally:
         closed.set()
+        if thread is not threading.current_thread():  # where a forgotten reader happens to be collected
+            thread.join()
 
 
 def _make(items: Iterable[T], made: queue.Queue[T | _Ended], closed: threading.Event) -> None:

@@ -19,8 +19,8 @@ def perplexities(text: str, embedder: Embedder, *, by_document: bool = False) ->
     """("", perplexity) of the whole text, after one for each document where asked for, by number from 1."""
     if embedder.state == "carry":
         raise SettingsError("perplexity is of sentences each on its own", hint="--state settled, or zero")
-    bilm = embedder.language_model()
-    vocabulary = vocabulary_of(bilm)
+    engine = embedder.language_engine()
+    vocabulary = vocabulary_of(engine.bilm)
     with tempfile.TemporaryDirectory() as folder:
         store = build_store([text], Path(folder) / "store", text=embedder.text, vocabulary=vocabulary)
         total, document, number = PerplexityCounter(vocabulary), PerplexityCounter(vocabulary), 0
@@ -28,15 +28,7 @@ def perplexities(text: str, embedder: Embedder, *, by_document: bool = False) ->
         size = embedder.batch_tokens * WINDOW_BATCHES
         done = 0
         for window in windows(store.sentences(), lambda sentence: len(sentence) + 2, size):
-            found = dict(
-                log_probs(
-                    bilm,
-                    window,
-                    start=embedder.state,
-                    batch_tokens=embedder.batch_tokens,
-                    dtype=embedder.engine_dtype,
-                )
-            )
+            found = dict(log_probs(engine, window, start=embedder.state, batch_tokens=embedder.batch_tokens))
             for i, sentence in enumerate(window):
                 total.add(sentence, found[i])
                 document.add(sentence, found[i])

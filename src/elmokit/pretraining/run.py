@@ -22,7 +22,8 @@ import torch
 
 from ..embed.embedder import choose_device
 from ..embed.language_model import Perplexity, perplexity
-from ..errors import RunError
+from ..errors import RunError, WeightsError
+from ..kernels.engine import Engine
 from ..model.bilm import BiLM
 from ..runs import Run
 from ..settings import to_plain
@@ -113,6 +114,8 @@ class _Session:
         self.reserve = 0.02 * 60 * (settings.schedule.minutes or 0)
         self.board = Board(self.run.folder / "tensorboard") if settings.tensorboard and rank() == 0 else None
         self.seconds_before = 0.0
+        # A CPU is never ahead of what it is asked.
+        self.look_every = 1 if device.type == "cpu" else max(1, settings.schedule.evaluate_every // 20)
         self.log_every = max(1, settings.schedule.evaluate_every // 20)
         self.loss = math.nan
         self._go_on()
@@ -129,21 +132,29 @@ class _Session:
 
     def _train(self) -> None:
         with stop_on_interrupt() as stopping:
-            while not (self._is_over() and self._settle()):
+            while not self._is_done():
                 share = self._step()
                 done = self.trainer.progress.step
                 due = done % self.settings.schedule.evaluate_every == 0
-                if (due or stopping.is_set() or done % self.log_every == 0) and not self._settle():
+                if (due or stopping.is_set() or done % self.look_every == 0) and not self._settle():
                     continue
                 seconds = self._seconds()
                 self.watch.stepped(self.trainer.progress, self.loss, left=max(0.0, seconds / share - seconds))
-                if due:
-                    self._evaluate_and_save()
+                if due and not self._evaluate_and_save():
+                    continue
                 if stopping.is_set():
                     if not due:
                         self._save()
                     self.watch.say(f"stopped after step {done:,}; the same command goes on from there")
                     raise KeyboardInterrupt
+
+    def _is_done(self) -> bool:
+        """Whether the run is over, all went well, and its end has been evaluated."""
+        if not (self._is_over() and self._settle()):
+            return False
+        progress = self.trainer.progress
+        evaluated = progress.step % self.settings.schedule.evaluate_every == 0 and progress.best is not None
+        return evaluated or self._evaluate_and_save()
 
     def _go_on(self) -> None:
         """From the last whole checkpoint, or from the first step, which is a checkpoint too."""
@@ -249,7 +260,7 @@ class _Session:
             found["general"] = to_plain(evaluate(bilm, self.texts.sentences(n_tokens, general=True)))
         return found
 
-    def _roll_back(self, error: Diverged) -> None:
+    def _roll_back(self, error: Exception) -> None:
         rollbacks = self.trainer.progress.rollbacks + 1
         latest = self.run.latest(say=self.watch.say)
         if rollbacks > MAX_ROLLBACKS or latest is None:
@@ -257,11 +268,22 @@ class _Session:
         self.trainer.optimizer.zero_grad(set_to_none=True)
         self.trainer.restore(latest)
         self.trainer.progress = dataclasses.replace(self.trainer.progress, rollbacks=rollbacks)
+        if rank() == 0:
+            self.run.forget_after(self.trainer.progress.step)
         self.watch.say(f"{error}: back to step {self.trainer.progress.step:,} at half the rate")
 
-    def _evaluate_and_save(self) -> None:
+    def _evaluate_and_save(self) -> bool:
+        """Whether what was found is a language model's; if not, the run goes back to its last checkpoint.
+
+        A step's loss says how the weights were before it: an update that ruins them is first seen here.
+        """
         started = time.perf_counter()
-        found = evaluate(self.trainer.objective.bilm, self.sample)
+        try:
+            found = evaluate(self.trainer.objective.bilm, self.sample)
+            refuse_what_is_no_perplexity(found, n_words=self.texts.train.n_words)
+        except (Diverged, WeightsError) as error:
+            self._roll_back(error)
+            return False
         seconds = time.perf_counter() - started
         progress = self.trainer.progress
         better = progress.best is None or found.perplexity < progress.best
@@ -277,6 +299,7 @@ class _Session:
             self._write_model("best")
         self._save()
         self.reserve = self._time_to_finish(seconds / found.tokens, saving=time.perf_counter() - started - seconds)
+        return True
 
     def _time_to_finish(self, seconds_per_token: float, *, saving: float) -> float:
         """For the last evaluations, of the sample and of all, and for writing: kept back from a time budget."""
@@ -293,8 +316,6 @@ class _Session:
             self.run.save(self.trainer.progress.step, self.trainer.save)
 
     def _finish(self) -> dict[str, Any]:
-        if self.trainer.progress.step % self.settings.schedule.evaluate_every or self.trainer.progress.best is None:
-            self._evaluate_and_save()
         result: dict[str, Any] = {}
         if rank() == 0:
             self._write_model("last")
@@ -343,11 +364,17 @@ class _Session:
             write_weights(bundle, folder)
 
 
+def refuse_what_is_no_perplexity(found: Perplexity, *, n_words: int) -> None:
+    """Guessing costs log(words) nats; a young model that carries its state may cost more, but not thrice as much."""
+    if not found.perplexity < n_words**3:
+        raise Diverged(f"the perplexity is {found.perplexity:.3g} with {n_words:,} words")
+
+
 def evaluate(bilm: BiLM, sentences: list[list[str]]) -> Perplexity:
     """As `elmokit perplexity` does: exact, each sentence from the state that the model is used with."""
     training = bilm.training
     bilm.eval()
-    found = perplexity(bilm, sentences, start="zero" if bilm.config.state == "zero" else "settled")
+    found = perplexity(Engine(bilm), sentences, start="zero" if bilm.config.state == "zero" else "settled")
     bilm.train(training)
     return found
 

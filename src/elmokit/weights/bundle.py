@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from ..errors import MissingTensor, ShapeMismatch, WeightsError, all_at_once
 from ..model.bilm import BiLM
@@ -86,9 +87,19 @@ def _with_forget_gate(bias: Tensor, to_add: float) -> Tensor:
     return torch.cat([i, f + to_add, g, o])
 
 
+class _Unfilled(TorchFunctionMode):
+    """First values are for tensors that have any. PyTorch would import its compiler (0.8 s) to draw them on "meta"."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named = kwargs or {}
+        if func is nn.init.normal_:
+            return args[0] if args else named["tensor"]
+        return func(*args, **named)
+
+
 def empty_bilm(config: BiLMConfig, vocabulary: Vocabulary | None = None) -> BiLM:
     """A biLM without memory behind its tensors."""
-    with torch.device("meta"):
+    with torch.device("meta"), _Unfilled():
         return BiLM(config, vocabulary)
 
 
