@@ -354,7 +354,7 @@ def test_a_python_that_is_not_there_is_told_how_to_get_it(tmp_path: Path) -> Non
     ("code", "message"),
     [
         ("raise RuntimeError('out of memory')", "gave no answer to 'load': RuntimeError: out of memory"),
-        ("pass", "gave no answer to 'load': it ended without a word"),
+        ("pass", "gave no answer to 'load': it said nothing"),
         ("print('hello', flush=True); input()", "gave no answer to 'load'"),
         ("print('[1]', flush=True); input()", r"answered 'load' with \[1\]"),
     ],

@@ -82,8 +82,8 @@ class Embedder:
     and AllenNLP: `batch_size` consecutive sentences at a time, each row going on where its last sentence ended, from
     zero at each call. The default suits how the model was trained. With `zero` and `settled` a sentence's vectors
     depend on nothing but the sentence. `batch_tokens` bounds the memory of one step. The text settings replace those
-    that the model was trained with. Threads may share one. `precision` is what is computed in. `n_layers` layers are computed, from the token
-    layer up: those above are not run.
+    that the model was trained with. `precision` is what is computed in. `n_layers` layers are computed, from the token
+    layer up: those above are not run. Threads may share an embedder.
     """
 
     def __init__(

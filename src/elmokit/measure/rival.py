@@ -70,7 +70,9 @@ class Rival:
     def _last_words(self) -> str:
         self.errors.seek(0)
         lines = self.errors.read().decode("utf-8", "replace").strip().splitlines()
-        return lines[-1][:300] if lines else "it ended without a word"
+        status = self.process.poll()
+        ended = "" if status is None else f" (it ended with status {status})"
+        return (lines[-1][:300] if lines else "it said nothing") + ended
 
 
 @contextmanager
