@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_words"])
 def convolve(
     x,
     weight,
@@ -61,7 +61,7 @@ def convolve(
         tl.store(maxima + place_of, where.to(tl.int16), mask=there)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_words"])
 def grad_filters(
     x,
     grad,
@@ -98,7 +98,7 @@ def grad_filters(
     tl.store(out, total, mask=is_filter[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_words"])
 def grad_inputs(
     weight,
     grad,

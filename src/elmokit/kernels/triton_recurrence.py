@@ -17,7 +17,10 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+# Else each kind of size and address, as Triton sees them (1, a multiple of 16, any other), is compiled on its own.
+@triton.jit(
+    do_not_specialize=["n_steps", "n_rows", "n_packed"], do_not_specialize_on_alignment=["begins", "counts", "offsets"]
+)
 def forward_steps(
     gates,
     bias,
@@ -212,7 +215,7 @@ def _projection_tile(
     tl.store(hidden + place, total.to(hidden.dtype.element_ty), mask=there[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_steps", "n_rows"], do_not_specialize_on_alignment=["begins"])
 def backward_steps(
     gates,
     weight_hh,
