@@ -228,6 +228,7 @@ class _Fused(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         directions, n_steps, n_rows, _ = gates.shape
         gates = gates.flatten(1, 2)
+        begins = None if begins is None else begins.contiguous().view(torch.uint8)
         counts = torch.full((n_steps,), n_rows, dtype=torch.int32, device=gates.device)
         steps = counts, torch.arange(n_steps, dtype=torch.int32, device=gates.device) * n_rows
         hiddens, cells, inner = forward(
