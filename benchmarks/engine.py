@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import datetime
-import json
 import re
 import shlex
 import sys
@@ -17,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from measuring import RESULTS, commit
+from measuring import RESULTS, commit, save_result
 from original_checkpoint import SHAPES, write_checkpoint
 
 from elmokit.errors import ElmokitError
@@ -93,15 +92,6 @@ def _spread(values: dict[str, float], form: str) -> str:
     return f"{values['median']:{form}} ({values['low']:{form}} … {values['high']:{form}})"
 
 
-def save(result: dict[str, Any], stem: Path) -> None:
-    """Write `stem`.json, complete, and `stem`.md, to be read."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(result, indent=2, ensure_ascii=False)
-    stem.with_name(stem.name + ".json").write_text(text + "\n", encoding="utf-8")
-    page = f"{heading(result)}\n\n{table(result)}\n\n`{result['command']}`\n"
-    stem.with_name(stem.name + ".md").write_text(page, encoding="utf-8")
-
-
 def default_stem(result: dict[str, Any]) -> Path:
     """`results/engine-<shape>-<precision>_<hardware>_<date>`."""
     hardware = re.sub(r"[^a-z0-9]+", "-", result["device_name"].lower()).strip("-")
@@ -137,9 +127,10 @@ def main() -> int:
     except ElmokitError as error:
         print(f"{error.message}\n{error.hint}", file=sys.stderr)
         return 1
-    print(f"{heading(result)}\n\n{table(result)}")
+    page = f"{heading(result)}\n\n{table(result)}"
+    print(page)
     if args.out or args.save:
-        save(result, args.out or default_stem(result))
+        save_result(result, args.out or default_stem(result), page=page)
     return 0
 
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from measuring import BENCHMARKS, RESULTS, commit, cpu_name, spread
+from measuring import BENCHMARKS, RESULTS, commit, cpu_name, save_result, spread
 from original_checkpoint import OPTIONS_NAME, SHAPES, WEIGHTS_NAME, write_checkpoint
 
 RIVAL = "allennlp"
@@ -253,15 +253,6 @@ def heading(result: dict[str, Any]) -> str:
     )
 
 
-def save(result: dict[str, Any], stem: Path) -> None:
-    """Write `stem`.json, complete, and `stem`.md, to be read."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(result, indent=2, ensure_ascii=False)
-    stem.with_name(stem.name + ".json").write_text(text + "\n", encoding="utf-8")
-    page = f"{heading(result)}\n\n{table(result['summary'])}\n\n`{result['command']}`\n"
-    stem.with_name(stem.name + ".md").write_text(page, encoding="utf-8")
-
-
 def default_stem(result: dict[str, Any]) -> Path:
     """`results/<theme>_<hardware>_<date>`; a shape other than the original is part of the theme."""
     theme = "load" if result["shape"] == "original" else f"load-{result['shape']}"
@@ -337,9 +328,10 @@ def main() -> int:
     if result is None:
         print("Nothing to measure.", file=sys.stderr)
         return 0
-    print(f"{heading(result)}\n\n{table(result['summary'])}")
+    page = f"{heading(result)}\n\n{table(result['summary'])}"
+    print(page)
     if args.out or args.save:
-        save(result, args.out or default_stem(result))
+        save_result(result, args.out or default_stem(result), page=page)
     return 0
 
 

@@ -7,6 +7,7 @@ is the kernel's own high-water mark of resident memory (Linux), reset between im
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import platform
 import re
 import statistics
@@ -101,6 +102,14 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 def spread(values: Sequence[float]) -> dict[str, float]:
     """Median, least and greatest: single figures move with the machine's mood."""
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def save_result(result: dict[str, Any], stem: Path, *, page: str) -> None:
+    """Write `stem`.json, complete, and `stem`.md, to be read: `page`, and the command."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(result, indent=2, ensure_ascii=False)
+    stem.with_name(stem.name + ".json").write_text(text + "\n", encoding="utf-8")
+    stem.with_name(stem.name + ".md").write_text(f"{page}\n\n`{result['command']}`\n", encoding="utf-8")
 
 
 def cpu_name() -> str:

@@ -47,9 +47,9 @@ class Filters:
 
 def fastest(convolutions: nn.ModuleList | None, device: torch.device, dtype: torch.dtype) -> Convolve | None:
     """`convolved`, where the kernel is for this device, type and shape; None is the model's own way."""
-    if convolutions is None or device.type != "cuda" or dtype not in (torch.float32, torch.bfloat16):
+    if convolutions is None or not fused.has_kernels(device, dtype):
         return None
-    return convolved if fused.is_there(device) and _depth(convolutions) <= MOST_DEPTH else None
+    return convolved if _depth(convolutions) <= MOST_DEPTH else None
 
 
 def convolved(embedded: Tensor, convolutions: nn.ModuleList) -> Tensor:

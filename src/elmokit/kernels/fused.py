@@ -82,12 +82,16 @@ class Tiles:
 
 def can_run(device: torch.device, *, n_cells: int, dim: int, dtype: torch.dtype) -> bool:
     """Whether the kernel is for this device, shape and type; the plain path is for everything."""
-    suits = n_cells % 16 == 0 and dim % 16 == 0 and dtype in (torch.float32, torch.bfloat16)
-    return suits and device.type == "cuda" and is_there(device)
+    return n_cells % 16 == 0 and dim % 16 == 0 and has_kernels(device, dtype)
+
+
+def has_kernels(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether Triton's kernels run there, in this type."""
+    return dtype in (torch.float32, torch.bfloat16) and device.type == "cuda" and _is_there(device)
 
 
 @cache
-def is_there(device: torch.device) -> bool:
+def _is_there(device: torch.device) -> bool:
     is_nvidia = torch.version.hip is None and torch.cuda.get_device_capability(device) >= OLDEST
     return is_nvidia and find_spec("triton") is not None
 

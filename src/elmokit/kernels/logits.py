@@ -40,11 +40,7 @@ def shares(logits: Tensor, bias: Tensor, hits: Tensor | None, totals: Tensor, gr
 
 
 def is_fused(logits: Tensor) -> bool:
-    return (
-        logits.dtype in (torch.float32, torch.bfloat16)
-        and logits.device.type == "cuda"
-        and fused.is_there(logits.device)
-    )
+    return fused.has_kernels(logits.device, logits.dtype)
 
 
 def _completed(logits: Tensor, bias: Tensor, hits: Tensor | None) -> Tensor:

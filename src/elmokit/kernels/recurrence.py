@@ -6,8 +6,8 @@ begin with `direction`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -65,15 +65,13 @@ class PackedLayer:
         self.cell_dtype = torch.promote_types(dtype, torch.float32)
         self.max_packed = max(1, GATES_BYTES // (len(layers) * len(weight) * dtype.itemsize))
         self.fused = fused.can_run(weight.device, n_cells=config.dim, dim=weight.shape[1], dtype=dtype)
-        self.weight_ih = [x.weight_ih.to(dtype) for x in layers]
-        self.weight_hh = [x.weight_hh.to(dtype) for x in layers]
-        self.weight_hr = [x.weight_hr.to(dtype) for x in layers if x.weight_hr is not None]
-        self.bias = [x.whole_bias().to(self.cell_dtype) for x in layers]
-        if self.fused:
-            self.stacked_ih, self.stacked_hh, self.stacked_bias = map(
-                torch.stack, (self.weight_ih, self.weight_hh, self.bias)
-            )
-            self.stacked_hr = torch.stack(self.weight_hr) if self.weight_hr else None
+        # The kernel takes all directions as one tensor; else they stay apart, and are no copies if the type is theirs.
+        hold: Callable[[list[Tensor]], Any] = torch.stack if self.fused else list
+        self.weight_ih = hold([x.weight_ih.to(dtype) for x in layers])
+        self.weight_hh = hold([x.weight_hh.to(dtype) for x in layers])
+        projections = [x.weight_hr.to(dtype) for x in layers if x.weight_hr is not None]
+        self.weight_hr = hold(projections) if projections else None
+        self.bias = hold([x.whole_bias().to(self.cell_dtype) for x in layers])
 
     def __call__(self, x: Tensor, state: State, packing: Packing) -> tuple[Tensor, State]:
         """(direction, packed, dim) outputs, and where each row ends; rows of `state` are in the packing's order."""
@@ -81,15 +79,15 @@ class PackedLayer:
         return (self._fused if self.fused else self._plain)(x, state, packing)
 
     def _fused(self, x: Tensor, state: State, packing: Packing) -> tuple[Tensor, State]:
-        gates = torch.bmm(x, self.stacked_ih.mT)
-        weights = self.stacked_hh, self.stacked_hr
-        return fused.packed_steps(gates, self.stacked_bias, weights, state, self.clips, packing)
+        gates = torch.bmm(x, self.weight_ih.mT)
+        weights = self.weight_hh, self.weight_hr
+        return fused.packed_steps(gates, self.bias, weights, state, self.clips, packing)
 
     def _plain(self, x: Tensor, state: State, packing: Packing) -> tuple[Tensor, State]:
         runs = [
             plain.packed_steps(
                 F.linear(x[d], self.weight_ih[d], self.bias[d].to(self.dtype)),
-                (self.weight_hh[d], self.weight_hr[d] if self.weight_hr else None),
+                (self.weight_hh[d], None if self.weight_hr is None else self.weight_hr[d]),
                 (state[0][d], state[1][d]),
                 self.clips,
                 packing,

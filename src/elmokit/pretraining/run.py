@@ -164,10 +164,14 @@ class _Session:
         if latest is None:
             self._save()
             return
-        self.trainer.restore(latest)
+        self._restore(latest)
+        self.watch.say(f"going on after step {self.trainer.progress.step:,}")
+
+    def _restore(self, checkpoint: Path) -> None:
+        """What came after the checkpoint did not happen."""
+        self.trainer.restore(checkpoint)
         if rank() == 0:
             self.run.forget_after(self.trainer.progress.step)
-        self.watch.say(f"going on after step {self.trainer.progress.step:,}")
 
     def _probe(self) -> float:
         with within_memory(self.trainer):
@@ -266,10 +270,8 @@ class _Session:
         if rollbacks > MAX_ROLLBACKS or latest is None:
             raise RunError(f"{self.run.folder}: {error}, {rollbacks} times", hint="--set optimizer.learning_rate=...")
         self.trainer.optimizer.zero_grad(set_to_none=True)
-        self.trainer.restore(latest)
+        self._restore(latest)
         self.trainer.progress = dataclasses.replace(self.trainer.progress, rollbacks=rollbacks)
-        if rank() == 0:
-            self.run.forget_after(self.trainer.progress.step)
         self.watch.say(f"{error}: back to step {self.trainer.progress.step:,} at half the rate")
 
     def _evaluate_and_save(self) -> bool:
